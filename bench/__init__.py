@@ -1,10 +1,11 @@
 """Benchmarks of Dovetail beside its rivals, and the experiments of the sources; not part of the installed package.
 
-`__main__` is the command, `catalogue` finds every entry by name, `harness` runs them: counted experiments side by side
-in processes, everything that is measured alone. A `case` sets rivals beside each other (`cases/`, with `intervals`,
-`enrichment`, `lookups`, `postgres`, `xquery_weather`, `xquery_saxon`); an `experiment` decides a claim.
-Experiments are data: `experiments/*.toml` say what each repeats, claims, varies and compares, and which function of
-`experiments/` runs it (with `simulation` for master data on a disk that only counts). `context` holds what
-a run shares, `child` calls functions in processes of their own, `machine` says where figures were measured. `report`
+`__main__` is the command, `catalogue` makes every entry from its table, `harness` runs them: counted experiments side
+by side in processes, everything that is measured alone. Both kinds of entries are data. `cases/*.toml` say what each
+`case` asks, at which points, of which rivals, and what it claims; the modules beside them prepare the rivals (with
+`intervals`, `enrichment`, `lookups`, `postgres`, `xquery_weather`, `xquery_saxon`). `experiments/*.toml` say what each
+`experiment` repeats and varies, and what is stated and shown of the figures that a function of `experiments/` finds
+(with `simulation` for master data on a disk that only counts); `judge` decides the statements. `context` holds what a
+run shares, `child` calls functions in processes of their own, `machine` says where figures were measured. `report`
 makes tables of results, `chart` draws them, `page` keeps them and makes one page of them all.
 """

@@ -78,8 +78,9 @@ class Rival:
 class Bound:
     """A claim: a figure of `rival`, divided by that of `against`, has a median of at most `at_most`.
 
-    Without `against` the figure itself is bounded. It speaks of every point whose values agree with `where`, at
-    every scale or only at `scale`, and holds if it holds at each of those points.
+    Without `against` the figure itself is bounded. Against several, "a | b", the least figure of those that took part
+    in a round counts. With `less` the other's figure is taken off, not divided by. The claim speaks of every point
+    whose values agree with `where`, at every scale or only at `scale`, and holds if it holds at each of those points.
     """
 
     name: str
@@ -90,13 +91,19 @@ class Bound:
     phase: Phase = "warm"
     figure: str = "seconds"
     scale: Scale | None = None
+    less: bool = False
 
     def explain(self) -> str:
         """The claim in one line."""
-        subject = f"{self.rival} / {self.against}" if self.against else self.rival
+        subject = f"{self.rival} {'-' if self.less else '/'} {self.against}" if self.against else self.rival
         place = "".join(f", {key}={value}" for key, value in self.where.items())
         size = f", {self.scale} scale" if self.scale else ""
         return f"{self.name}: {subject} <= {self.at_most:g} ({self.phase} {self.figure}{place}{size})"
+
+    @property
+    def others(self) -> tuple[str, ...]:
+        """The rivals that it compares with."""
+        return tuple(self.against.split(" | ")) if self.against else ()
 
     def covers(self, params: Params) -> bool:
         """Whether the claim speaks of this point."""
@@ -145,7 +152,7 @@ class Case:
             self._check_bound(bound, names)
 
     def _check_bound(self, bound: Bound, names: list[str]) -> None:
-        for name in filter(None, (bound.rival, bound.against)):
+        for name in (bound.rival, *bound.others):
             self._require(name in names, f"claim {bound.name!r} names {name!r}; the rivals are {names}")
         scales = (bound.scale,) if bound.scale else SCALES
         for scale in scales:
@@ -242,8 +249,16 @@ class PointResult:
 
     def measure(self, bound: Bound) -> Spread | None:
         """What the claim speaks of, measured at this point; None if it could not be measured."""
-        if bound.against is not None:
-            return self.ratio(bound.rival, bound.against, bound.phase, bound.figure)
+        if bound.others:
+            mine, *others = (self.rivals[name] for name in (bound.rival, *bound.others))
+            by_round = [r.figures(bound.phase, bound.figure) for r in others if r.status == "ok"]
+            if mine.status != "ok" or not by_round:
+                return None
+            found = []
+            for number, value in mine.figures(bound.phase, bound.figure).items():
+                if least := min((figures[number] for figures in by_round if number in figures), default=0.0):
+                    found.append(value - least if bound.less else value / least)
+            return Spread.of(found)
         rival = self.rivals[bound.rival]
         return rival.spread(bound.phase, bound.figure) if rival.status == "ok" else None
 

@@ -1,7 +1,20 @@
 """Every case and every experiment by name, and the choice among them.
 
-Cases are the `CASES` of the modules in `bench/cases`. Experiments are the tables of the TOML files in
-`bench/experiments`, one file a family:
+Cases and experiments are tables of TOML files, cases in `bench/cases`:
+
+    [interval-keyed]
+    question = "What does an overlap join within 24 keys cost, when few rows have a match?"
+    answer = "interval.KEYED.pairs"                         # the function of a module there that knows the right answer
+    small = [{rows = 20_000, others = [1_000, 44_000]}]     # points: all combinations; `full` as well
+    rivals.dovetail = {way = "interval.keyed"}              # how each is prepared; the first is ours, and the baseline
+    rivals."bins of 10" = {way = ["interval.keyed_bins", 10], rests = [["takes too long", "others > 10_000"]]}
+    claims = [{name = "no slower", at_most = 1.0, against = "bins of 10"}]  # of full scale; or scale = "any"
+
+A rival `rests` where a condition on the point holds, `requires` modules, and `may_fail` for a reason. A claim is a
+`Bound`; where its rival, what it is against or a place is a list, it is one claim for each. Further fields are those of
+`Case`.
+
+Experiments are in `bench/experiments`, one file a family:
 
     [online-stocks-over-time]
     places = ["figure 7"]                                   # what it repeats of its source
@@ -10,6 +23,8 @@ Cases are the `CASES` of the modules in `bench/cases`. Experiments are the table
     with = {stand_in = "csco", real = "MSFT"}               # what that function is told: joins, what is varied, notes
     requires = ["bokeh_sampledata"]                         # modules that it needs
 
+`let`, `states`, `note` and `shows` say what is derived from the figures that the function returns, claimed and shown of
+them (`bench/judge.py`). `like` names an experiment that is run, judged and shown alike, but for what is said here.
 `ground = "measured"` says that it looks at a clock, `source` names another source than the usual one of the family.
 `on` lists where a semi-stream experiment runs: "simulated" disk, page file ("disk"), table of a "database".
 """
@@ -18,35 +33,100 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import pkgutil
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from functools import partial, reduce
+from itertools import product
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from bench import cases as case_package
-from bench.case import Case
+from bench.case import SCALES, Bound, Case, Params, Rival, Scale
 from bench.context import BenchContext
 from bench.experiment import FAMILIES, Experiment, Findings
+from bench.judge import Figures, Judge, text_of, value_of
 from bench.postgres import NEEDED
 from dovetail.errors import PlanError
 
+_JUDGED = ("let", "states", "note", "shows")
 Entry: TypeAlias = "Case | Experiment"
+_FURTHER = {"speed": ("scale-online",)}
+"""What belongs to a group of benchmarks beside those that its name begins."""
 _HOME = Path(__file__).with_name("experiments")
 
 
 def load_cases() -> dict[str, Case]:
     """Every case by name."""
-    modules = pkgutil.iter_modules(case_package.__path__, f"{case_package.__name__}.")
-    return _by_name(case for each in modules for case in getattr(importlib.import_module(each.name), "CASES", ()))
+    files = sorted(Path(__file__).with_name("cases").glob("*.toml"))
+    return _by_name(case_of(name, **table) for f in files for name, table in tomllib.loads(f.read_text()).items())
+
+
+def points(crosses: Iterable[Mapping[str, Any]]) -> list[Params]:
+    """Every combination of the values of each cross, of which any may be a list."""
+    return [one for cross in crosses for one in _combined(cross)]
+
+
+def _combined(cross: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    lists = (value if isinstance(value, list) else [value] for value in cross.values())
+    return (dict(zip(cross, values, strict=True)) for values in product(*lists))
+
+
+def case_of(
+    name: str, *, answer: str, counts: str = "rows", rivals: Mapping[str, Any], claims: Iterable[Any] = (), **table: Any
+) -> Case:
+    """The case that a table describes."""
+    crosses: dict[Scale, list[Params]] = {scale: points(table.pop(scale)) for scale in SCALES}
+    table.pop("tiny", None)  # points for tests
+    contestants = tuple(_rival(rival, **told) for rival, told in rivals.items())
+    first = contestants[0].name
+    bounds = tuple(bound for claim in claims for bound in _bounds({"rival": first, "scale": "full", **claim}))
+    fields = {"baseline": first, **table, "measures": tuple(table.get("measures", ("engine",)))}
+    found: dict[str, Any] = {
+        "points": crosses,
+        "varies": tuple(crosses["full"][0]),
+        "rivals": contestants,
+        "bounds": bounds,
+    }
+    return Case(name, expected=_named(answer), answer=counts, **found, **fields)
+
+
+def _named(place: str) -> Any:
+    """What a module of `bench/cases` calls so: `interval.UNIFORM.pairs`."""
+    module, *names = place.split(".")
+    return reduce(getattr, names, importlib.import_module(f"bench.cases.{module}"))
+
+
+def _rival(name: str, way: str | Sequence[Any], rests: Sequence[Sequence[str]] = (), **table: Any) -> Rival:
+    def sits_out(params: Params) -> str | None:
+        reasons = (reason for reason, condition in rests if value_of(condition, dict(params)))
+        found = next(reasons, None)
+        return None if found is None else text_of(found, dict(params))
+
+    prepare = _named(way) if isinstance(way, str) else _named(way[0])(*way[1:])
+    return Rival(name, prepare, tuple(table.pop("requires", ())), sits_out, **table)
+
+
+def _bounds(claim: Mapping[str, Any]) -> Iterator[Bound]:
+    """One claim for each rival, each that it is compared with, and each place, where there are several."""
+    for one in _combined({key: value for key, value in claim.items() if key != "where"}):
+        for where in _combined(claim.get("where", {})):
+            scale = None if one["scale"] == "any" else one["scale"]
+            yield Bound(**one | {"name": one["name"].format(**where), "scale": scale}, where=where)
 
 
 def load_experiments() -> dict[str, Experiment]:
     """Every experiment by name; its code is imported when it runs."""
-    tables = (table for file in _HOME.glob("*.toml") for table in tomllib.loads(file.read_text()).items())
-    return _by_name(one for name, table in tables for one in _described(name, **table))
+    tables = {name: t for file in _HOME.glob("*.toml") for name, t in tomllib.loads(file.read_text()).items()}
+    return _by_name(one for name in tables for one in _described(name, **_whole(tables, name)))
+
+
+def _whole(tables: Mapping[str, Mapping[str, Any]], name: str) -> dict[str, Any]:
+    """A table with what it takes over from the one that it is `like`: how it is run, judged and shown."""
+    own = tables[name]
+    other = tables[own["like"]] if "like" in own else {}
+    taken = {key: other[key] for key in ("run", "with", *_JUDGED) if key in other}
+    return {key: value for key, value in {**taken, **own}.items() if key != "like"}
 
 
 def _by_name(entries: Iterable[Any]) -> dict[str, Any]:
@@ -65,32 +145,39 @@ class Called:
     function: str
     told: Mapping[str, Any] = field(default_factory=dict)
     medium: str | None = None
+    judge: Judge = field(default_factory=Judge)
 
     def __call__(self, bench: BenchContext) -> Findings:
-        """What the function finds."""
+        """What the function finds, judged."""
         module, _, name = self.function.rpartition(".")
-        found = getattr(importlib.import_module(module), name)
+        function = partial(getattr(importlib.import_module(module), name), **self.told)
         if self.medium is None:
-            return found(bench, **self.told)  # type: ignore[no-any-return]  # what experiments return
+            return self._judged(function(bench))
         from bench.experiments.semistream.media import run_on
 
-        return run_on(self.medium, found, bench, self.told)
+        return run_on(self.medium, lambda runner: self._judged(function(runner)), bench)
+
+    def _judged(self, found: Findings | Figures | Sequence[Figures]) -> Findings:
+        if isinstance(found, Findings):
+            return found
+        return self.judge.findings(*([found] if isinstance(found, Figures) else found))
 
 
 def _described(name: str, *, run: str, on: Iterable[str] = (), **table: Any) -> Iterator[Experiment]:
     """The experiments of one table: one, or one a medium."""
     family, _, word = name.partition("-")
     on = on or FAMILIES[family].on
-    function, told = f"bench.experiments.{family}.{run}", table.pop("with", {})
+    judge = Judge(**{name: table.pop(name) for name in _JUDGED if name in table})
+    call = Called(f"bench.experiments.{family}.{run}", table.pop("with", {}), judge=judge)
     table["places"], requires = tuple(table.get("places", ())), tuple(table.pop("requires", ()))
     if not on:
-        yield Experiment(name, run=Called(function, told), requires=requires, **table)
+        yield Experiment(name, run=call, requires=requires, **table)
     for medium in on:
         simulated = medium == "simulated"
         grounds = {"ground": "counted"} if simulated else {"ground": "measured"}
         full = name if simulated else f"{family}-{medium}-{word}"
         needed = (*NEEDED, *requires) if medium == "database" else requires
-        yield Experiment(full, run=Called(function, told, medium), requires=needed, **grounds | table)
+        yield Experiment(full, run=replace(call, medium=medium), requires=needed, **grounds | table)
 
 
 def load_all() -> dict[str, Entry]:
@@ -102,7 +189,8 @@ def load_all() -> dict[str, Entry]:
 
 
 def choose(names: Iterable[str], everything: bool = False) -> list[Entry]:
-    """The named cases and experiments, or all; `online-*` names all that begin so. PlanError for a name nobody has."""
+    """The named cases and experiments, or all; `online-*` names all that begin so, and so does a
+    name that is a group's (`speed`). PlanError for a name nobody has."""
     known = load_all()
     chosen = list(known) if everything else [one for name in names for one in _matching(name, known)]
     if not chosen:
@@ -111,7 +199,9 @@ def choose(names: Iterable[str], everything: bool = False) -> list[Entry]:
 
 
 def _matching(name: str, known: dict[str, Entry]) -> list[str]:
-    found = [one for one in known if one.startswith(name[:-1])] if name.endswith("*") else [name]
+    group = name[:-1] if name.endswith("*") else f"{name}-"
+    found = [name] if name in known else [one for one in known if one.startswith(group)]
+    found += _FURTHER.get(name, ())
     if not found or found[0] not in known:
         near = get_close_matches(name, known, n=1)
         hint = f" Did you mean {near[0]!r}?" if near else ""

@@ -49,26 +49,31 @@ def kept(bench: BenchContext, name: str, make: Callable[[Path], object]) -> Path
     return place
 
 
-def master_files(bench: BenchContext, rows: int) -> Path:
-    """Master rows of 120 bytes in the order of their key, as eight Parquet files."""
+def master_files(bench: BenchContext, rows: int, width: int = 120) -> Path:
+    """Master rows of so many bytes in the order of their key, as eight Parquet files."""
 
     def make(place: Path) -> None:
         place.mkdir(exist_ok=True)
-        data, each = Master(rows, seed=bench.seed), -(-rows // 8)
+        data, each = Master(rows, width, seed=bench.seed), -(-rows // 8)
         for number, start in enumerate(range(0, rows, each)):
             pq.write_table(data.table(start, min(rows, start + each)), place / f"{number}.parquet")
 
-    return kept(bench, f"master-{rows}-{bench.seed}", make)
+    return kept(bench, f"master-{rows}-{width}-{bench.seed}", make)
 
 
-def page_file(bench: BenchContext, rows: int) -> MasterStore:
+def page_file(bench: BenchContext, rows: int, width: int = 120) -> MasterStore:
     """The same rows as a page file that Spark wrote."""
 
     def make(place: Path) -> None:
-        frame = bench.spark.read.parquet(str(master_files(bench, rows)))
+        frame = bench.spark.read.parquet(str(master_files(bench, rows, width)))
         MasterStore.build(frame, place, key="key", unique=True)
 
-    return MasterStore.open(kept(bench, f"pages-{rows}-{bench.seed}", make))
+    return MasterStore.open(kept(bench, f"pages-{rows}-{width}-{bench.seed}", make))
+
+
+def master_store(bench: BenchContext, params: Params) -> MasterStore:
+    """The page file of a point, whose rows may be as wide as it says."""
+    return page_file(bench, params["master_rows"], params.get("width", 120))
 
 
 def stream_rows(bench: BenchContext, master_rows: int, start: int, stop: int) -> pa.Table:
@@ -124,7 +129,11 @@ class Feed:
         answered = sum(int(progress["sink"]["numOutputRows"]) for progress in done)
         seconds = sum(float(progress["durationMs"]["triggerExecution"]) for progress in done) / 1e3
         rows = sum(int(progress["numInputRows"]) for progress in done)
-        figures = {"rows_per_s": rows / seconds, "us_per_row": 1e6 * seconds / rows}
+        figures = {
+            "rows_per_s": rows / seconds,
+            "us_per_row": 1e6 * seconds / rows,
+            "batch_ms": 1e3 * seconds / len(done),
+        }
         # Without what Spark does for any stream: finding files, writing offsets and commits.
         joining = sum(float(progress["durationMs"]["addBatch"]) for progress in done) / 1e3
         return Outcome(answered, seconds, {**figures, "joining_s": joining})
@@ -180,23 +189,32 @@ def _planned(plan: EnrichPlan) -> tuple[DataFrame, Callable[[], dict[str, float]
     return plan.frame(), further
 
 
+def _static(bench: BenchContext, params: Params) -> DataFrame:
+    return bench.spark.read.parquet(str(master_files(bench, params["master_rows"], params.get("width", 120))))
+
+
+def no_join(bench: BenchContext, params: Params) -> Joined:
+    """No join at all: the rows that have a key, which a micro-batch costs anyway."""
+    return lambda frame: (frame.where("key > 0"), dict)
+
+
 def stream_static(bench: BenchContext, params: Params) -> Joined:
     """Spark's own join of a stream with a table, read anew in every micro-batch, as it plans it for most streams.
 
     Of Kafka and any other source but files Spark does not know how much a micro-batch brings, so it shuffles and sorts
     both sides. Here files play the stream, of which it does know: the hint gives the plan that the others get.
     """
-    static = bench.spark.read.parquet(str(master_files(bench, params["master_rows"])))
+    static = _static(bench, params)
     return lambda frame: (frame.join(static.hint("merge"), "key"), dict)
 
 
 def stream_broadcast(bench: BenchContext, params: Params) -> Joined:
     """The same join where Spark knows that a micro-batch is small: its rows go to every scan of the table."""
-    static = bench.spark.read.parquet(str(master_files(bench, params["master_rows"])))
+    static = _static(bench, params)
     return lambda frame: (frame.hint("broadcast").join(static, "key"), dict)
 
 
 def master_broadcast(bench: BenchContext, params: Params) -> Joined:
     """The same join with the whole table sent to every task, where it fits."""
-    static = bench.spark.read.parquet(str(master_files(bench, params["master_rows"])))
+    static = _static(bench, params)
     return lambda frame: (frame.join(static.hint("broadcast"), "key"), dict)

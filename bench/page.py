@@ -15,7 +15,7 @@ from bench.chart import case_chart, draw_all
 from bench.experiment import FAMILIES, Chart, Experiment, Grid
 from bench.harness import FORMAT, Report
 from bench.machine import digest
-from bench.report import cell_text, measured, outcome, point_grid, point_text
+from bench.report import MANY, cell_text, cells_grid, measured, outcome, point_grid, point_text
 from dovetail.errors import DataError
 
 TITLES = {**{name: family.title for name, family in FAMILIES.items()}, "cases": "Rivals side by side"}
@@ -188,6 +188,10 @@ def _case(case: Case, found: Mapping[str, Any], shown: Shown) -> Shown:
     shown.verdicts = [{"verdict": b["verdict"], "why": b["claim"] + measured(b)} for b in decided]
     broken = [r for p in found["points"] for r in p["rivals"] if r["status"] in ("wrong", "failed")]
     shown.verdicts += [{"verdict": "failed", "why": f"{r['name']} {outcome(r)}"} for r in broken]
+    if len(found["points"]) > MANY:
+        shown.tables = [_table(cells_grid(found))]
+        shown.losses = [loss for point in found["points"] for loss in _losses(case, point)]
+        return shown
     for point in found["points"]:
         table = _table(point_grid(found, point))
         others = [[r["name"], outcome(r), *[""] * 5] for r in point["rivals"] if r["status"] != "ok"]

@@ -71,9 +71,15 @@ def case_tables(result: CaseResult) -> RenderableType:
     """What the case asks, one table a point, and the verdicts on its claims."""
     found = result.to_json()
     parts: list[RenderableType] = [Text(f"\n{found['name']} ({found['scale']}): {found['question']}", style="bold")]
+    many = len(found["points"]) > MANY
+    if many:
+        parts.append(_printed(cells_grid(found), cells_grid(found).title))
     for point in found["points"]:
         grid = point_grid(found, point)
-        parts += [Text(grid.title, style="italic"), _printed(grid, justify="right"), *_absent(point), Text()]
+        if not many:
+            parts += [Text(grid.title, style="italic"), _printed(grid, justify="right")]
+        parts += [line for line in _absent(point) if not many or " sat out" not in line.plain]
+    parts.append(Text())
     for bound in found["bounds"]:
         verdict = (f"{bound['verdict']:>13}", STYLES[bound["verdict"]])
         parts.append(Text.assemble(verdict, f"  {bound['claim']}", (measured(bound), "dim")))
@@ -106,6 +112,25 @@ def point_grid(case: Found, point: Found) -> Grid:
     heads = ("rival", "cold", "warm", "min - max", "ratio", "min - max", "memory")
     title = f"{point_text(point['params'])}: {point['expected']:,} {case['answer']}; ratio to {case['baseline']}"
     return Grid(title, heads, [_rival_row(rival) for rival in point["rivals"] if rival["status"] == "ok"])
+
+
+def cells_grid(case: Found) -> Grid:
+    """All points of a case in one table, a row each: warm medians, and ours over the best other; losses come first."""
+    names = list(dict.fromkeys(rival["name"] for point in case["points"] for rival in point["rivals"]))
+    heads = (*case["varies"], case["answer"], *(f"{name}, s" for name in names), f"{case['baseline']} / best other")
+    rows: list[list[Cell]] = []
+    for point in case["points"]:
+        warm = {r["name"]: r["warm_s"]["median"] for r in point["rivals"] if r["status"] == "ok" and r["warm_s"]}
+        others = [seconds for name, seconds in warm.items() if name != case["baseline"]]
+        ratio = warm[case["baseline"]] / min(others) if others and case["baseline"] in warm else None
+        rows.append([*point["params"].values(), point["expected"], *(warm.get(name) for name in names), ratio])
+    lost = sum(isinstance(row[-1], float) and row[-1] > 1 for row in rows)
+    rows.sort(key=lambda row: -row[-1] if isinstance(row[-1], float) else 0.0)
+    return Grid(f"{len(rows)} points, {lost} of them lost to another", heads, rows)
+
+
+MANY = 12
+"""From so many points on, a case is shown as one table."""
 
 
 def _rival_row(rival: Found) -> list[Cell]:

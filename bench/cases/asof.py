@@ -9,7 +9,7 @@ import numpy as np
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from bench.case import Bound, Case, Params, Rival
+from bench.case import Params
 from bench.context import BenchContext
 from bench.intervals import Answer, Inputs, to_sink
 from dovetail.joins.asof.api import asof_join
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame
 
-WINDOW, DUCKDB = "union and window", "duckdb"
 KEYS = {"none": 1, "1,000": 1_000, "one hot": 1_000}
 
 
@@ -33,7 +32,7 @@ def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
 INPUTS = Inputs(_sides)
 
 
-def _expected(bench: BenchContext, params: Params) -> int:
+def expected(bench: BenchContext, params: Params) -> int:
     """Left rows of which the key has a right row in time: from the first time of each key."""
     left, right = INPUTS.tables(bench, params)
     first = np.full(max(KEYS.values()) + 1, np.iinfo(np.int64).max)
@@ -66,27 +65,4 @@ def _duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> Answ
     return int(row[0]) if row else 0
 
 
-def _points(rows: int) -> list[Params]:
-    return [{"rows": rows, "keys": keys} for keys in KEYS]
-
-
-ASOF = Case(
-    name="asof",
-    question="What does the last row before each row cost, beside union and window functions?",
-    varies=("rows", "keys"),
-    points={"small": _points(50_000), "full": _points(10_000_000)},
-    rivals=(
-        Rival("dovetail", INPUTS.spark(_dovetail)),
-        Rival(WINDOW, INPUTS.spark(_window)),
-        Rival(DUCKDB, INPUTS.duckdb(_duckdb), requires=("duckdb",)),
-    ),
-    expected=_expected,
-    baseline="dovetail",
-    bounds=(
-        Bound("three times as fast as the window", "dovetail", 1 / 3, against=WINDOW, scale="full"),
-        Bound("never slower than the window", "dovetail", 1.0, against=WINDOW, scale="full"),
-    ),
-    measures=("engine", "joins/asof", "spark"),
-    rounds=3,
-)
-CASES = (ASOF,)
+ours, window, duckdb = INPUTS.spark(_dovetail), INPUTS.spark(_window), INPUTS.duckdb(_duckdb)

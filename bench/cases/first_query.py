@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
@@ -40,6 +42,82 @@ def first_queries(kind: str, cores: int = 2) -> dict[str, float]:
         spark.stop()
     times = {"session_s": started - began, "first_query_s": first - started, "second_query_s": second - first}
     return {"matches": matches, "kernel_s": kernel_s, **times}
+
+
+def _opened(kind: str) -> SparkSession:
+    """Our session, or Spark's own as its users start it, with the same cores and partitions and without a page."""
+    conf = {"spark.master": "local[2]", "spark.ui.enabled": "false", "spark.log.level": "ERROR"}
+    conf["spark.sql.shuffle.partitions"] = "2"
+    if kind == "dovetail":
+        from dovetail.spark.session import session
+
+        return session("cold", conf=conf)
+    from pyspark.sql import SparkSession
+
+    from dovetail.spark.java import find_java
+
+    os.environ |= {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable}
+    builder = SparkSession.builder.appName("cold")
+    for key, value in conf.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()
+
+
+def first_map(kind: str, params: dict[str, int]) -> dict[str, float]:
+    """In a new process: session and first query together, rows that go through Python; and each of the two."""
+    began = time.perf_counter()
+    spark = _opened(kind)
+    started = time.perf_counter()
+    rows = spark.range(0, params["rows"], 1, 2).mapInArrow(_passed_on, "id long").count()
+    ended = time.perf_counter()
+    spark.stop()
+    return {"answer": rows, "seconds": ended - began, "session_s": started - began, "first_query_s": ended - started}
+
+
+def _passed_on(batches: Iterable[Any]) -> Iterator[Any]:
+    yield from batches
+
+
+def first_online(kind: str, params: dict[str, int]) -> dict[str, float]:
+    """In a new process: the first micro-batch of two streams joined by key, by our join or by Spark's own."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    spark, place = _opened(kind), Path(tempfile.mkdtemp())
+    for side in ("left", "right"):
+        (place / side).mkdir()
+        rows = pa.table({"key": range(params["rows"]), f"{side}_id": range(params["rows"])})
+        pq.write_table(rows, place / side / "0.parquet")
+    left, right = (
+        spark.readStream.schema(f"key long, {side}_id long").parquet(str(place / side)) for side in ("left", "right")
+    )
+    if kind == "dovetail":
+        from dovetail.joins.online.api import online_join
+
+        joined = online_join(left, right, on="key", retain="1 hour", owed="batch")
+    else:
+        joined = left.join(right, "key")
+    writer = joined.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    query.awaitTermination()
+    done = [progress for progress in query.recentProgress if progress["numInputRows"]]
+    seconds = float(done[0]["durationMs"]["triggerExecution"]) / 1e3
+    answer = sum(max(0, int(progress["sink"]["numOutputRows"])) for progress in query.recentProgress)
+    spark.stop()
+    return {"answer": answer, "seconds": seconds}
+
+
+def first_count(kind: str, params: dict[str, int]) -> dict[str, float]:
+    """In a new process: the first `interval_count`, once the session is up."""
+    from dovetail.joins.interval.api import interval_count
+
+    spark = _opened(kind)
+    rows = spark.range(params["rows"]).selectExpr("id", "id as start", "id + 10 as end")
+    began = time.perf_counter()
+    answer = interval_count(rows, rows)
+    seconds = time.perf_counter() - began
+    spark.stop()
+    return {"answer": answer, "seconds": seconds}
 
 
 def query(spark: SparkSession) -> tuple[int, float]:

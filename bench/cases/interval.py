@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from bench.case import Bound, Case, Outcome, Params, Rival
+from bench.case import Outcome, Params, Prepare
 from bench.context import settings
 from bench.intervals import Answer, Inputs, OnSpark, binned, to_sink
 from dovetail.engine.memory import parse_bytes
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Join: TypeAlias = Callable[["DataFrame", "DataFrame"], "DataFrame"]
-MEASURES = ("engine", "joins/interval", "spark")
-DUCKDB = ("duckdb",)
 RANGE_JOIN = "set prefer_range_joins = true"
 PAIRS = """
 create view pairs as
@@ -38,15 +36,6 @@ select l.id as l_id, l.start as l_start, l."end" as l_end, l.filler as l_filler,
 from l join r on l.start < r."end" and r.start < l."end"
 """
 JOIN = 'select * from l join r on l.key = r.key and l.start < r."end" and r.start < l."end"'
-
-
-def _at_full(name: str, at_most: float, against: str, **where: object) -> Bound:
-    return Bound(name, "dovetail", at_most, against=against, where=where, scale="full")
-
-
-def bins_of(width: int) -> str:
-    """The name of a rival with bins of this width."""
-    return f"bins of {width:,}"
 
 
 # Two uniform inputs: counted, to a no-op sink, and to Parquet.
@@ -59,7 +48,6 @@ def _uniform(params: Params, seed: int) -> tuple[Workload, Workload]:
 
 
 UNIFORM = Inputs(_uniform, ("id", "start", "end", "filler"))
-UNIFORM_WIDTHS = (1_000, 3_000, 9_000)
 
 
 def _timed_files(place: Path, write: Callable[[], object]) -> Outcome:
@@ -75,68 +63,38 @@ def _timed_files(place: Path, write: Callable[[], object]) -> Outcome:
 def _overlap(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
     if params["output"] == "count":
         return interval_count(left, right)
+    left, right = left.select("*"), right.select("*")  # new DataFrames, of which nothing is known yet
+    if params["output"] == "count, new frames":
+        return interval_count(left, right)
     if params["output"] == "no-op sink":
         return to_sink(lambda: interval_join(left, right))
+    if params["output"] == "Spark's Parquet":
+        return _timed_files(place, lambda: interval_join(left, right).write.mode("overwrite").parquet(str(place)))
     return _timed_files(place, lambda: plan_interval_join(left, right).write_parquet(str(place)))
 
 
 def _overlap_duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> Answer:
-    if params["output"] == "Parquet":
+    if params["output"].endswith("Parquet"):
         return _timed_files(place, lambda: connection.execute(f"copy pairs to '{place}/pairs.parquet'"))
     row = connection.execute("select count(*) from pairs").fetchone()
     return int(row[0]) if row else 0
 
 
-def _overlap_bins(width: int) -> Rival:
+def overlap_bins(width: int) -> Prepare:
+    """Bins of one width."""
+
     def answer(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
-        if params["output"] == "count":
+        if params["output"].startswith("count"):
             return binned(left, right, width).count()
         if params["output"] == "no-op sink":
             return to_sink(lambda: binned(left, right, width))
         return _timed_files(place, lambda: binned(left, right, width).write.mode("overwrite").parquet(str(place)))
 
-    def sits_out(params: Params) -> str | None:
-        if params["mean_length"] != 1_000:
-            return "its widths are made for the shorter intervals"
-        return "one width is enough here" if params["output"] == "Parquet" and width != UNIFORM_WIDTHS[1] else None
-
-    return Rival(bins_of(width), UNIFORM.spark(answer), sits_out=sits_out)
+    return UNIFORM.spark(answer)
 
 
-def _no_sink(params: Params) -> str | None:
-    return "has no sink that takes rows and keeps none" if params["output"] == "no-op sink" else None
-
-
-def _uniform_points(rows: int) -> list[Params]:
-    outputs = [(1_000, "count"), (1_000, "no-op sink"), (1_000, "Parquet"), (10_000, "count")]
-    return [{"rows": rows, "mean_length": length, "output": output} for length, output in outputs]
-
-
-OVERLAP = Case(
-    name="interval-overlap",
-    question="What do counting, materialising and writing the overlapping pairs of two uniform inputs cost?",
-    varies=("rows", "mean_length", "output"),
-    points={"small": _uniform_points(50_000), "full": _uniform_points(1_000_000)},
-    rivals=(
-        Rival("dovetail", UNIFORM.spark(_overlap)),
-        Rival("duckdb", UNIFORM.duckdb(_overlap_duckdb, PAIRS), requires=DUCKDB, sits_out=_no_sink),
-        *map(_overlap_bins, UNIFORM_WIDTHS),
-    ),
-    expected=UNIFORM.pairs,
-    baseline="dovetail",
-    rounds=9,  # the claims are within a tenth, and a round differs from the next by as much
-    bounds=(
-        _at_full("counts 20 M pairs", 1.5, "duckdb", output="count", mean_length=1_000),
-        _at_full("counts 200 M pairs faster", 1.0, "duckdb", output="count", mean_length=10_000),
-        *(
-            _at_full("near the best width", 1.1, bins_of(width), output="no-op sink", mean_length=1_000)
-            for width in UNIFORM_WIDTHS
-        ),
-        _at_full("writes Parquet", 2.0, "duckdb", output="Parquet", mean_length=1_000),
-    ),
-    answer="pairs",
-    measures=MEASURES,
-)
+overlap = UNIFORM.spark(_overlap)
+overlap_duckdb = UNIFORM.duckdb(_overlap_duckdb, PAIRS)
 
 # Within 24 keys, few pairs: the shape of genes and chromosomes, customers and periods.
 
@@ -148,7 +106,6 @@ def _in_keys(params: Params, seed: int) -> tuple[Workload, Workload]:
 
 
 KEYED = Inputs(_in_keys, keyed=True)
-KEYED_WIDTHS = (1_000, 10_000, 100_000)
 
 
 def on_sink(join: Join) -> OnSpark:
@@ -167,43 +124,23 @@ def own_plan(left: DataFrame, right: DataFrame) -> DataFrame:
     return left.alias("l").join(right.alias("r"), overlap)
 
 
-def keyed_bins(width: int) -> Rival:
+def keyed_bins(width: int) -> Prepare:
     """Spark's equality join of rows that were put into bins of this width."""
-    return Rival(bins_of(width), KEYED.spark(on_sink(lambda left, right: binned(left, right, width, on=("key",)))))
+    return KEYED.spark(on_sink(lambda left, right: binned(left, right, width, on=("key",))))
 
 
-def keyed_duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> Answer:
+def _keyed_duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> Answer:
     """DuckDB's pairs as an Arrow table."""
     return int(connection.sql(JOIN).to_arrow_table().num_rows)
 
 
-WITHIN_KEYS = Case(
-    name="interval-keyed",
-    question="What does an overlap join within 24 keys cost, when few rows have a match?",
-    varies=("rows", "others"),
-    points={"small": [{"rows": 20_000, "others": 44_000}], "full": [{"rows": 200_000, "others": 440_000}]},
-    rivals=(
-        Rival("dovetail", KEYED.spark(on_sink(on_key))),
-        *map(keyed_bins, KEYED_WIDTHS),
-        Rival("spark's own plan", KEYED.spark(on_sink(own_plan))),
-        # By default DuckDB joins on the key and tests all its pairs, as Spark does.
-        Rival("duckdb, range join", KEYED.duckdb(keyed_duckdb, RANGE_JOIN), requires=DUCKDB),
-    ),
-    expected=KEYED.pairs,
-    baseline="dovetail",
-    bounds=(
-        *(_at_full("no slower than any width", 1.0, bins_of(width)) for width in KEYED_WIDTHS),
-        _at_full("twenty times faster than Spark's own plan", 0.05, "spark's own plan"),
-    ),
-    answer="pairs",
-    measures=MEASURES,
-    rounds=15,  # short ones, and Java is still compiling during the first
-    patience_s=45.0,  # Spark's own plan runs once cold and once warm, a minute each; nobody else comes near
-)
+keyed, keyed_plan = KEYED.spark(on_sink(on_key)), KEYED.spark(on_sink(own_plan))
+keyed_duckdb = KEYED.duckdb(_keyed_duckdb)
+keyed_duckdb_ranges = KEYED.duckdb(_keyed_duckdb, RANGE_JOIN)
+"""By default DuckDB joins on the key and tests all its pairs, as Spark does."""
 
 # Skew: lengths over six decades, and one key with nine tenths of the rows.
 
-SKEW_WIDTHS = (3_000, 30_000, 300_000, 3_000_000, 30_000_000)
 SKEW_SETTINGS = {
     # With one task a core, as in a local session, no task could be more than twice the median.
     "spark.sql.shuffle.partitions": "16",
@@ -256,27 +193,12 @@ def _under_skew(join: Join, watched: bool = False) -> OnSpark:
     return answer
 
 
-def _skew_bins(width: int) -> Rival:
-    join = _under_skew(lambda left, right: binned(left, right, width, on=("key",)))
-    return Rival(bins_of(width), SKEWED.spark(join))
+def skew_bins(width: int) -> Prepare:
+    """Bins of one width under skew."""
+    return SKEWED.spark(_under_skew(lambda left, right: binned(left, right, width, on=("key",))))
 
 
-SKEW = Case(
-    name="interval-skew",
-    question="What does an overlap join cost when lengths span six decades and one key has 90 % of the rows?",
-    varies=("rows",),
-    points={"small": [{"rows": 50_000}], "full": [{"rows": 1_000_000}]},
-    rivals=(Rival("dovetail", SKEWED.spark(_under_skew(on_key, watched=True))), *map(_skew_bins, SKEW_WIDTHS)),
-    expected=SKEWED.pairs,
-    baseline="dovetail",
-    bounds=(
-        *(_at_full("near the best width", 1.1, bins_of(width)) for width in SKEW_WIDTHS),
-        Bound("no task runs long", "dovetail", 2.0, figure="task_time_skew", scale="full"),
-        Bound("no task gives out many rows", "dovetail", 2.0, figure="task_rows_skew"),
-    ),
-    answer="pairs",
-    measures=MEASURES,
-)
+skewed = SKEWED.spark(_under_skew(on_key, watched=True))
 
 # A large self-join in a small budget: the tracked peak, the spills, and the right answer.
 
@@ -327,35 +249,9 @@ def _sums(connection: DuckDBPyConnection, params: Params, place: Path) -> Answer
     return int(row[0]) if row else 0
 
 
-def _budget_points(rows: int, memory: str, spilling_rows: int) -> list[Params]:
-    """What is chosen here needs little memory; one that keeps a whole input somewhere shows what spilling costs.
-
-    That one reads its inner input again for every frame of the outer one: its time grows with the square of the rows.
-    """
-    sizes = {"auto": rows, "dip": spilling_rows}
-    return [{"rows": size, "memory": memory, "algorithm": algorithm} for algorithm, size in sizes.items()]
+in_budget = SELF.spark(_in_budget)
 
 
-BUDGET = Case(
-    name="interval-budget",
-    question="Does a self-join of millions of rows stay inside a few megabytes a task, and what does that cost?",
-    varies=("rows", "memory", "algorithm"),
-    points={"small": _budget_points(50_000, "2MB", 50_000), "full": _budget_points(5_000_000, "16MB", 1_000_000)},
-    rivals=(
-        Rival("dovetail", SELF.spark(_in_budget)),
-        Rival("duckdb", SELF.duckdb(_sums), requires=DUCKDB),
-        Rival(
-            "duckdb in 400MB",
-            SELF.duckdb(_sums, "set memory_limit = '400MB'"),
-            requires=DUCKDB,
-            may_fail="its tables and its join share the limit",
-        ),
-    ),
-    expected=SELF.pairs,
-    baseline="dovetail",
-    bounds=(Bound("inside the budget in every task", "dovetail", 1.0, figure="budget_share"),),
-    answer="pairs",
-    measures=MEASURES,
-    rounds=3,
-)
-CASES = (OVERLAP, WITHIN_KEYS, SKEW, BUDGET)
+def self_duckdb(memory: str = "") -> Prepare:
+    """DuckDB's self-join, within a limit if there is one."""
+    return SELF.duckdb(_sums, *[f"set memory_limit = '{memory}'"] * bool(memory))

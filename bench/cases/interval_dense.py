@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from bench.case import Bound, Case, Params, Rival
-from bench.cases.interval import DUCKDB, MEASURES, PAIRS
+from bench.case import Params
+from bench.cases.interval import PAIRS
 from bench.context import BenchContext
 from bench.intervals import Inputs, binned, exploded, overlap_counts
 from dovetail.errors import DataError
@@ -36,7 +36,8 @@ def _sides(params: Params, seed: int) -> tuple[Workload, Workload]:
 DATA = Inputs(_sides, ("id", "start", "end", "filler"))
 
 
-def _expected(bench: BenchContext, params: Params) -> int:
+def expected(bench: BenchContext, params: Params) -> int:
+    """The answer to the question of the point, from the inputs alone."""
     left, right = DATA.tables(bench, params)
     if params["question"] == "keep first":
         return first_starts(left, right)
@@ -96,7 +97,6 @@ _DOVETAIL: dict[str, Callable[[DataFrame, DataFrame], int]] = {
         for row in interval_topk(left, right, k=TOP, memory=MEMORY).collect()
     ),
 }
-QUESTIONS = tuple(_DOVETAIL)
 
 
 def _counted(left: DataFrame, pairs: DataFrame) -> int:
@@ -164,38 +164,5 @@ def _duckdb(connection: DuckDBPyConnection, params: Params, place: Path) -> int:
     return sum(int(row[0]) for row in connection.execute(_DUCKDB[params["question"]]).fetchall())
 
 
-def _not_semi(params: Params) -> str | None:
-    return None if params["question"] in ("left_semi", "left_anti") else "answers semi and anti joins only"
-
-
-def _points(rows: int, mean_length: int) -> list[Params]:
-    return [{"rows": rows, "mean_length": mean_length, "question": question} for question in QUESTIONS]
-
-
-def _bound(name: str, at_most: float, against: str, question: str) -> Bound:
-    where = {"question": question}
-    return Bound(f"{question} {name}", "dovetail", at_most, against=against, where=where, scale="full")
-
-
-CASES = (
-    Case(
-        name="interval-dense",
-        question="What do answers that need no pairs cost where there are hundreds of pairs a row?",
-        varies=("rows", "mean_length", "question"),
-        points={"small": _points(50_000, 2_500), "full": _points(1_000_000, 25_000)},
-        rivals=(
-            Rival("dovetail", DATA.spark(_dovetail)),
-            Rival("duckdb", DATA.duckdb(_duckdb, PAIRS), requires=DUCKDB),
-            Rival("bins", DATA.spark(_bins)),
-            Rival("bins, semi join", DATA.spark(_semi_bins), sits_out=_not_semi),
-        ),
-        expected=_expected,
-        baseline="dovetail",
-        bounds=(
-            *(_bound("ten times faster than bins", 0.1, "bins", question) for question in QUESTIONS),
-            *(_bound("faster than DuckDB", 1.0, "duckdb", question) for question in QUESTIONS),
-        ),
-        answer="(checksum)",
-        measures=MEASURES,
-    ),
-)
+ours, duckdb = DATA.spark(_dovetail), DATA.duckdb(_duckdb, PAIRS)
+bins, semi_bins = DATA.spark(_bins), DATA.spark(_semi_bins)

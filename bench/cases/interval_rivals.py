@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from bench.case import Bound, Case, Params, Prepare, Rival, Run, prepared
-from bench.cases.interval import (
-    DUCKDB,
-    KEYED,
-    MEASURES,
-    RANGE_JOIN,
-    bins_of,
-    keyed_bins,
-    keyed_duckdb,
-    on_key,
-    on_sink,
-    own_plan,
-)
+from bench.case import Params, Prepare, Run, prepared
+from bench.cases.interval import KEYED
 from bench.context import BenchContext
-
-WIDTH = 10_000
-_QUADRATIC = 2_000_000_000
-"""Pairs of one key that a rival which tests all of them is given at most."""
-_HELD = 150_000_000
-"""Pairs of one key that a rival which holds all of them is given at most: polars takes 12 GB for so many."""
 
 
 def named(table: pa.Table) -> pa.Table:
@@ -121,8 +104,9 @@ LIBRARIES = {
 }
 
 
-def _in_memory(library: Library) -> Prepare:
+def in_memory(name: str) -> Prepare:
     """A rival of this process, which has both inputs in the form it likes before the clock starts."""
+    library = LIBRARIES[name]
 
     @prepared
     def prepare(bench: BenchContext, params: Params) -> Run:
@@ -130,48 +114,3 @@ def _in_memory(library: Library) -> Prepare:
         return lambda: library.count(library.join(left, right))
 
     return prepare
-
-
-def _only_few(params: Params) -> str | None:
-    pairs = params["rows"] * params["others"] // 24
-    return None if pairs <= _QUADRATIC else f"tests every pair of a key, {pairs / 1e9:.0f} billion here"
-
-
-def _holds_pairs(params: Params) -> str | None:
-    pairs = params["rows"] * params["others"] // 24
-    return None if pairs <= _HELD else f"holds every pair of a key in memory, {pairs / 1e9:.1f} billion here"
-
-
-def _points(*rows: int) -> list[Params]:
-    return [{"rows": n, "others": n * 11 // 5} for n in rows]
-
-
-def _library(name: str) -> Rival:
-    rival = Rival(name, _in_memory(LIBRARIES[name]), requires=(LIBRARIES[name].module,))
-    return replace(rival, sits_out=_holds_pairs) if name in ("polars", "pyjanitor") else rival
-
-
-CASES = (
-    Case(
-        name="interval-rivals",
-        question="What does an overlap join within 24 keys cost beside other libraries, "
-        "and how does each of them grow?",
-        varies=("rows", "others"),
-        points={"small": _points(5_000, 10_000, 20_000), "full": _points(50_000, 200_000, 800_000)},
-        rivals=(
-            Rival("dovetail", KEYED.spark(on_sink(on_key))),
-            Rival("duckdb", KEYED.duckdb(keyed_duckdb), requires=DUCKDB),
-            Rival("duckdb, range join", KEYED.duckdb(keyed_duckdb, RANGE_JOIN), requires=DUCKDB),
-            *map(_library, LIBRARIES),
-            Rival("spark's own plan", KEYED.spark(on_sink(own_plan)), sits_out=_only_few),
-            keyed_bins(WIDTH),
-        ),
-        expected=KEYED.pairs,
-        baseline="dovetail",
-        bounds=(Bound("faster than Spark with bins", "dovetail", 1.0, against=bins_of(WIDTH), scale="full"),),
-        answer="pairs",
-        measures=MEASURES,
-        rounds=3,
-        patience_s=30.0,
-    ),
-)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
@@ -17,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from bench.case import Bound, Case, Outcome, Params, Prepare, Rival, Run
+from bench.case import Outcome, Params, Prepare, Run
 from bench.context import BenchContext, settings
 from dovetail.errors import DovetailError
 from dovetail.joins.online.api import plan_online_join
@@ -158,8 +160,18 @@ def _run(frame: DataFrame, place: Path, whole: int, untimed: int) -> Outcome:
         "first_results": float(max(0, done[0]["sink"]["numOutputRows"])),
         "none_in_first_batch": float(done[0]["sink"]["numOutputRows"] <= 0),
         "state_mib": state / 2**20,
+        **_each([float(p["durationMs"]["triggerExecution"]) / 1e3 for p in timed]),
     }
     return Outcome(_answered(seen), seconds, figures)
+
+
+def _each(seconds: Sequence[float]) -> dict[str, float]:
+    """Seconds of a micro-batch: median and longest, and whether the last quarter takes as long as the first."""
+    if not seconds:
+        return {}
+    quarter = max(1, len(seconds) // 4)
+    grown = median(seconds[-quarter:]) / median(seconds[:quarter])
+    return {"batch_s": median(seconds), "longest_batch_s": max(seconds), "last_over_first": grown}
 
 
 def _answered(seen: dict[int, Any]) -> int:
@@ -185,26 +197,20 @@ def stream_stream(left: DataFrame, right: DataFrame, params: Params) -> Joined:
     return left.join(right, "key"), dict
 
 
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
-_IN_JAVA = "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"
-_CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-_ASIDE = "spark's join, state in RocksDB, changes only"
+_STATE = "org.apache.spark.sql.execution.streaming.state"
+_STORES = {
+    "RocksDB": {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"},
+    "RocksDB, changes only": {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"},
+    "Java's memory": {"spark.sql.streaming.stateStore.providerClass": f"{_STATE}.HDFSBackedStateStoreProvider"},
+}
+"""Where Spark's join keeps its state: as Spark sets RocksDB up, as our session does, and in Java's memory."""
 OURS, THEIRS, IN_JAVA = "dovetail", "spark's stream-stream join", "spark's join, state in Java's memory"
-LARGE = (100_000, 250_000)
+ours = LASTING.joined(dovetail)
 
 
-def _fits_in_java(params: Params) -> str | None:
-    rows = 2 * BATCHES * int(params["batch_rows"])
-    return f"{rows:,} rows are more than a heap of 1 GiB holds, Spark's own default" if rows > 1_200_000 else None
-
-
-def _points(*batch_rows: int, memory: str) -> list[Params]:
-    return [{"batch_rows": rows, "memory": memory} for rows in batch_rows]
-
-
-def _thrice(rows: int, against: str) -> Bound:
-    """Smaller micro-batches are mostly what Spark needs for any of them; the page of figures tells what is left."""
-    return Bound("three times Spark's rate", OURS, 1 / 3, against=against, where={"batch_rows": rows}, scale="full")
+def sparks(store: str) -> Prepare:
+    """Spark's own join with its state in a store."""
+    return LASTING.joined(stream_stream, _STORES[store])
 
 
 # The everyday join: a key, a band of event times, watermarks; rows leave, so that some four micro-batches are in state.
@@ -220,19 +226,19 @@ def timed_rows(bench: BenchContext, side: int, batch: int, rows: int) -> pa.Tabl
     return pa.table({**columns, f"{name}_id": np.arange(batch * rows, (batch + 1) * rows)})
 
 
-def near_matches(bench: BenchContext, params: Params) -> int:
+def near_matches(batches: int, bench: BenchContext, params: Params) -> int:
     """Pairs of one key within a minute: keys are laid one after another on one line of time."""
     rows, lines = int(params["batch_rows"]), []
-    span = (EVERYDAY.batches + 4) * _SPAN_US
+    span = (batches + 4) * _SPAN_US
     for side in (0, 1):
-        tables = [timed_rows(bench, side, batch, rows) for batch in range(EVERYDAY.batches)]
+        tables = [timed_rows(bench, side, batch, rows) for batch in range(batches)]
         both = pa.concat_tables(tables)
         lines.append(both["key"].to_numpy() * span + both["at"].cast(pa.int64()).to_numpy() - _START_US)
     left, right, near = np.sort(lines[0]), lines[1], _NEAR // timedelta(microseconds=1)
     return int((np.searchsorted(left, right + near, "right") - np.searchsorted(left, right - near, "left")).sum())
 
 
-EVERYDAY = Sides(10, timed_rows, near_matches, watermark="20 seconds", untimed=6)
+EVERYDAY, LONG = (Sides(n, timed_rows, partial(near_matches, n), watermark="20 seconds", untimed=6) for n in (10, 40))
 
 
 def everyday(left: DataFrame, right: DataFrame, params: Params) -> Joined:
@@ -248,46 +254,29 @@ def sparks_everyday(left: DataFrame, right: DataFrame, params: Params) -> Joined
     return left.alias("l").join(right.alias("r"), (F.col("l.key") == F.col("r.key")) & near), dict
 
 
-CASES = (
-    Case(
-        name="online-everyday",
-        question="What does a micro-batch of a join by key and time cost once rows leave the state?",
-        varies=("batch_rows", "memory"),
-        points={"small": _points(2_000, memory="64MB"), "full": _points(20_000, memory="256MB")},
-        rivals=(Rival(OURS, EVERYDAY.joined(everyday)), Rival(THEIRS, EVERYDAY.joined(sparks_everyday))),
-        expected=near_matches,
-        baseline=OURS,
-        answer="pairs",
-        measures=("engine", "joins/online", "spark"),
-        small_rounds=1,
-        rounds=3,
-        warms_up=False,
-    ),
-    Case(
-        name="online",
-        question="How many rows a second of two streams are joined with each other, end to end?",
-        varies=("batch_rows", "memory"),
-        points={
-            "small": _points(4_000, 8_000, 16_000, memory="2MB"),
-            "full": _points(50_000, 100_000, 250_000, memory="32MB"),
-        },
-        rivals=(
-            Rival(OURS, LASTING.joined(dovetail)),
-            Rival(THEIRS, LASTING.joined(stream_stream, {_CHANGELOG: "false"})),  # as Spark sets it up
-            Rival(_ASIDE, LASTING.joined(stream_stream, {_CHANGELOG: "true"})),  # as our session does
-            Rival(IN_JAVA, LASTING.joined(stream_stream, {_PROVIDER: _IN_JAVA}), sits_out=_fits_in_java),
-        ),
-        expected=matches,
-        baseline=OURS,
-        bounds=(
-            *(_thrice(rows, against) for rows in LARGE for against in (THEIRS, _ASIDE)),
-            Bound("first results in the first micro-batch", OURS, 0.0, figure="none_in_first_batch"),
-            Bound("inside the budget", OURS, 1.0, figure="peak_of_budget"),
-        ),
-        answer="pairs",
-        measures=("engine", "joins/online", "spark"),
-        patience_s=45.0,
-        small_rounds=1,
-        rounds=5,  # Java goes on compiling for some rounds, more so for us, who take less time
-    ),
-)
+# Keys that meet in their own micro-batch only, so that the answer is the same whatever has expired.
+
+
+def fleeting_rows(bench: BenchContext, side: int, batch: int, rows: int) -> pa.Table:
+    """A micro-batch of one side: every key once on each side."""
+    keys = np.random.default_rng([bench.seed, side, batch]).permutation(rows) + batch * rows
+    return pa.table({"key": keys, f"{SIDES[side]}_id": np.arange(batch * rows, (batch + 1) * rows)})
+
+
+FLEETING = Sides(40, fleeting_rows, lambda bench, params: 40 * int(params["batch_rows"]), untimed=6)
+
+
+def retained(retain: str, left: DataFrame, right: DataFrame, params: Params) -> Joined:
+    """Our join whose rows leave the state so long after they came."""
+    plan = plan_online_join(left, right, on="key", retain=retain, owed="batch", memory=params["memory"])
+    return plan.frame(), dict
+
+
+def everyday_streams(join: str, batches: int) -> Prepare:
+    """The everyday join by one of these functions, over so many micro-batches."""
+    return {10: EVERYDAY, 40: LONG}[batches].joined(globals()[join])
+
+
+def fleeting_streams(retain: str) -> Prepare:
+    """Our join over keys that meet once, whose rows leave the state."""
+    return FLEETING.joined(partial(retained, retain))

@@ -16,16 +16,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from bench.case import Case, Outcome, Params, Prepare, Scale
-from bench.cases.enrich import page_store
+from bench.case import Outcome, Params, Prepare, Scale
 from bench.cases.interval import JOIN, own_plan
 from bench.cases.interval_rivals import LIBRARIES, named
 from bench.cases.online import BATCHES, IN_JAVA, matches
-from bench.cases.online import CASES as ONLINE
 from bench.cases.online import OURS as ONLINE_OURS
 from bench.cases.online import THEIRS as ONLINE_THEIRS
-from bench.cases.xquery import CASES as XQUERY
-from bench.catalogue import missing
+from bench.catalogue import load_cases, missing
 from bench.child import Ended, heap, limit, run_child, short_session
 from bench.context import BenchContext
 from bench.enrichment import (
@@ -33,6 +30,7 @@ from bench.enrichment import (
     MEMORY,
     dovetail,
     master_broadcast,
+    master_store,
     matched,
     page_file,
     stream_rows,
@@ -116,9 +114,9 @@ def turn_of(prepare: Prepare, params: Params, scale: Scale = "small") -> int:
     return found.answer if isinstance(found, Outcome) else int(found)
 
 
-def rival_of(case: Case, name: str) -> Prepare:
+def rival_of(case: str, name: str) -> Prepare:
     """How a case prepares one of its rivals."""
-    (found,) = (rival.prepare for rival in case.rivals if rival.name == name)
+    (found,) = (rival.prepare for rival in load_cases()[case].rivals if rival.name == name)
     return found
 
 
@@ -187,7 +185,7 @@ MASTERS: dict[Scale, tuple[int, int]] = {"small": (1_000_000, 128), "full": (4_0
 BATCH, TIMED = 5_000, 2
 """Rows of a micro-batch, and micro-batches whose answers count."""
 ON_SPARK: dict[str, Prepare] = {
-    "dovetail": dovetail(page_store),
+    "dovetail": dovetail(master_store),
     "spark's stream-static join": streamed(stream_static, warm_rows=0),
     "spark's join, master broadcast": streamed(master_broadcast, warm_rows=0),
 }
@@ -249,7 +247,7 @@ STREAM_MIB, STREAM_MEMORY = 512, "8MB"
 def joined(name: str, mib: int, place: str, scale: Scale, rows: int) -> int:
     """Two streams joined to their end: how many pairs there were."""
     short_session(mib)
-    return turn_of(rival_of(ONLINE[0], name), {"batch_rows": rows, "memory": STREAM_MEMORY}, scale)
+    return turn_of(rival_of("online", name), {"batch_rows": rows, "memory": STREAM_MEMORY}, scale)
 
 
 def online(bench: BenchContext) -> Findings:
@@ -280,7 +278,7 @@ def queried(name: str, mib: int, place: str, stations: int, years: int, home: st
     (bench.scratch / Path(home).name).symlink_to(home)
     if name != "SaxonC-HE":
         short_session(mib)
-        with bench, rival_of(XQUERY[0], name)(bench, params) as turn:
+        with bench, rival_of("xquery", name)(bench, params) as turn:
             found = turn()
         return found.answer if isinstance(found, Outcome) else int(found)
     from saxonche import PySaxonProcessor

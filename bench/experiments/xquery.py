@@ -11,7 +11,8 @@ from statistics import mean
 from xml.etree.ElementTree import canonicalize
 
 from bench.case import Params
-from bench.cases.xquery import CASE, IN_SQL, SCANS
+from bench.cases.xquery import IN_SQL, SCANS
+from bench.catalogue import load_cases
 from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid, judged
 from bench.harness import run_point
@@ -20,6 +21,7 @@ from bench.xquery_weather import QUERIES, answer, megabytes, places
 from dovetail.errors import DataError
 from dovetail.xml.api import plan_xquery
 
+CASE = load_cases()["xquery"]
 ONE, TWO, QUARTER, SAXON, SPARK = (
     "dovetail, 1 task", "dovetail, 2 tasks", "dovetail, a quarter", "SaxonC-HE", "spark's XML source",
 )  # fmt: skip

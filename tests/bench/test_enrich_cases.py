@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from bench.case import Case, Outcome, Params
-from bench.cases import enrich, enrich_rates
+from bench.cases import enrich_rates
 from bench.context import BenchContext
 from bench.enrichment import (
     UNMATCHED,
@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bench import catalogue
 
+ENRICH = catalogue.load_cases()["enrich"]
 TINY = {50_000: 1_000, 200_000: 4_000}
 """Master rows of the small points, made tiny."""
 
@@ -42,9 +43,9 @@ def outcomes(case: Case, params: Params, tiny: Params, bench: BenchContext) -> d
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("point", range(1, 4), ids=["small batches", "large batches", "server"])
 def test_every_rival_answers_every_row_that_has_a_master_row(point: int) -> None:
-    case = enrich.ENRICH
+    case = ENRICH
     params = case.points["small"][point]
-    batch_rows = 1_000 if params["batch_rows"] == enrich.SMALL else 2 * enrich.SMALL
+    batch_rows = 1_000 if params["batch_rows"] == 10_000 else 2 * 10_000
     tiny = {**params, "master_rows": TINY[params["master_rows"]], "batch_rows": batch_rows}
     with BenchContext("small", case.seed) as bench:
         found = outcomes(case, params, tiny, bench)
@@ -89,8 +90,7 @@ def physical(frame: DataFrame) -> str:
 
 def test_who_takes_part_where() -> None:
     taking_part = [
-        {rival.name for rival in enrich.ENRICH.rivals if rival.sits_out(point) is None}
-        for point in enrich.ENRICH.points["full"]
+        {rival.name for rival in ENRICH.rivals if rival.sits_out(point) is None} for point in ENRICH.points["full"]
     ]
     spark = {"spark's stream-static join", "spark's join, stream broadcast"}
     assert taking_part == [
@@ -99,16 +99,14 @@ def test_who_takes_part_where() -> None:
         {"dovetail"},
         {"dovetail", "look-up per row", "look-up per batch"},
     ]
-    for bound in enrich.ENRICH.bounds:
-        for point, names in zip(enrich.ENRICH.points["full"], taking_part, strict=True):
+    for bound in ENRICH.bounds:
+        for point, names in zip(ENRICH.points["full"], taking_part, strict=True):
             if bound.covers(point):
                 assert {bound.rival, bound.against or bound.rival} <= names
 
 
 def test_the_claims() -> None:
-    claims = {
-        (round(1 / b.at_most, 3), b.against or b.figure, b.where.get("master_rows")) for b in enrich.ENRICH.bounds
-    }
+    claims = {(round(1 / b.at_most, 3), b.against or b.figure, b.where.get("master_rows")) for b in ENRICH.bounds}
     assert claims == {
         (5.0, "spark's stream-static join", 2_000_000),
         (15.0, "spark's stream-static join", 8_000_000),
@@ -179,12 +177,12 @@ def test_a_cache_keeps_what_was_used_last() -> None:
 
 
 def test_the_simulated_rates_are_the_reference_counts_where_they_are_quick_to_count() -> None:
-    by_name = {column.name: column for column in enrich_rates.TABLE}
-    queues, rate = by_name["INLJ"].rate(enrich_rates.HALF)
+    queues, rate = enrich_rates.rate("INLJ", 1, enrich_rates.SIZES[0])
     assert queues == enrich_rates.QUEUES
-    assert rate == pytest.approx(by_name["INLJ"].due(enrich_rates.HALF), rel=0.1)
-    bounds = enrich_rates.CASES[0].bounds
-    assert {(bound.rival, bound.figure, bound.at_most) for bound in bounds} == {(n, "off_by", 0.1) for n in by_name}
+    assert rate == pytest.approx(207, rel=0.1)
+    case = catalogue.load_cases()["enrich-rates"]
+    names = {rival.name for rival in case.rivals}
+    assert {(bound.rival, bound.figure, bound.at_most) for bound in case.bounds} == {(n, "off_by", 0.1) for n in names}
 
 
 def test_the_cases_are_found_by_name() -> None:

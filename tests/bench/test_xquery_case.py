@@ -4,10 +4,13 @@ from collections.abc import Iterator
 
 import pytest
 from bench.case import Outcome
-from bench.cases.xquery import CASE, SCANS
+from bench.cases.xquery import SCANS
+from bench.catalogue import load_cases
 from bench.context import BenchContext
 from bench.xquery_weather import expected
 from pyspark.sql import SparkSession
+
+CASE = load_cases()["xquery"]
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from bench.experiments.online.counting import COLUMNS, share
 from bench.experiments.online.recorded import band_shares
-from bench.experiments.online.streams import BANDS, SOURCE_ROWS, SPECIFIED, SPECIFIED_BANDS, synthetic
+from bench.experiments.online.streams import BANDS, PRINTED, SOURCE_ROWS, SPECIFIED, synthetic
 from tests.online.handover import handover_table
 
 ROWS, MEMORY, BLOCK = 100_000, 10_000, 50
@@ -27,7 +27,7 @@ def shares_of_bands(name: str) -> tuple[float, ...]:
 def bands_table() -> str:
     """Measured shares of band joins with the reference counts beside them (docs/algorithms/online.md, 6.4)."""
     lines = [f"{'percent online':18}" + "".join(f"{c:>16}" for c in ("DINER 5 %", "DINER 20 %", "PMJ 5 %", "PMJ 20 %"))]
-    for name, printed in SPECIFIED_BANDS.items():
+    for name, printed in PRINTED["bands"].items():
         cells = [f"{found:7.1f} ({wanted:4.1f})" for found, wanted in zip(shares_of_bands(name), printed, strict=True)]
         lines.append(f"{name:18}" + "".join(f"{cell:>16}" for cell in cells))
     return "\n".join(lines)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from bench.experiments.online.counting import COLUMNS, share
-from bench.experiments.online.streams import SPECIFIED, SPECIFIED_BANDS, synthetic
+from bench.experiments.online.streams import PRINTED, SPECIFIED, synthetic
 from tests.online.handover import SETTING, simulate
 from tests.online.paper import BLOCK, MEMORY, ROWS, shares_of_bands
 
@@ -34,7 +34,7 @@ def test_the_others_give_theirs(name: str, x: float) -> None:
 
 def test_diner_gives_more_of_band_joins_than_the_merge_join() -> None:
     """The stock prices are one random walk each, so only the factor of the reference counts can be expected of them."""
-    assert shares_of_bands("weather") == pytest.approx(SPECIFIED_BANDS["weather"], abs=1.5)
+    assert shares_of_bands("weather") == pytest.approx(PRINTED["bands"]["weather"], abs=1.5)
     for found in (shares_of_bands("csco"), shares_of_bands("ipix")):
         assert 1.5 < found[0] / found[2] < 2.2
         assert 1.5 < found[1] / found[3] < 2.2

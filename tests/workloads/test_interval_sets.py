@@ -20,7 +20,7 @@ from dovetail.workloads import (
     lambda_intervals,
     parse_lengths,
 )
-from dovetail.workloads.lengths import Lengths
+from dovetail.workloads.interval_sets import Lengths
 
 # range, lambda, d_R, d_S: overlapping, covers, overlaps, overlapped-by, covered-by
 RESULT_SIZES = [

@@ -9,7 +9,7 @@ import pytest
 from tests.workloads.goodness import ENOUGH, chi_square_p
 
 from dovetail.errors import PlanError
-from dovetail.workloads import BLOCK_ROWS, Master, ZipfStream, master, master_data, permutation, zipf_stream
+from dovetail.workloads import BLOCK_ROWS, Master, ZipfStream, master, streams, zipf, zipf_stream
 
 ORDERS = ("key", "frequency", "shuffled")
 
@@ -43,8 +43,8 @@ def test_all_orders_hold_the_same_rows(defects: dict[str, float]) -> None:
 def test_the_most_popular_keys_of_the_stream_come_first(
     table_limit: int, nulls: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(permutation, "TABLE_LIMIT", table_limit)
-    master_data._ordered_keys.cache_clear()  # it was filled under the other limit
+    monkeypatch.setattr(zipf, "TABLE_LIMIT", table_limit)
+    streams._ordered_keys.cache_clear()  # it was filled under the other limit
     stream = zipf_stream(rows=200_000, domain=3000, exponent=1.0, seed=9, scattered=True).table()["key"].to_numpy()
     table = master(domain=3000, tuple_bytes=16, order="frequency", seed=9, nulls=nulls).table()
     stored = table["key"].drop_null().to_numpy()

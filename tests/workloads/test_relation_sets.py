@@ -11,7 +11,7 @@ from tests.workloads.goodness import ENOUGH, I64, chi_square_p, ks_p, rounded_no
 from dovetail.errors import PlanError
 from dovetail.workloads import RELATION_SETS, Poisson, Relation, relation, relations
 from dovetail.workloads.blocks import generator
-from dovetail.workloads.key_laws import Temperatures, _persistent
+from dovetail.workloads.relation_sets import Temperatures, _persistent
 
 
 def keys(side: Relation) -> I64:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.workloads.goodness import ENOUGH, F64, chi_square_p
 
 from dovetail.errors import PlanError
-from dovetail.workloads import BLOCK_ROWS, ZipfKeys, ZipfLaw, permutation, zipf_keys
+from dovetail.workloads import BLOCK_ROWS, ZipfKeys, ZipfLaw, zipf, zipf_keys
 from dovetail.workloads.blocks import generator
 
 EXPONENTS = [0.0, 0.2, 0.5, 0.8614, 0.999_999, 1.0, 1.000_001, 1.5, 2.0, 5.0, 40.0]
@@ -103,18 +103,18 @@ def test_fewer_keys_are_a_prefix_and_other_seeds_give_other_keys() -> None:
 @given(domain=st.integers(1, 3000), seed=st.integers(0, 2**40), small=st.booleans())
 def test_scattering_is_a_bijection_by_table_and_by_walk(domain: int, seed: int, small: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(permutation, "TABLE_LIMIT", 0 if small else 1 << 20)
-        image = permutation.permuted(np.arange(domain), domain, seed)
+        patch.setattr(zipf, "TABLE_LIMIT", 0 if small else 1 << 20)
+        image = zipf.permuted(np.arange(domain), domain, seed)
     assert np.array_equal(np.sort(image), np.arange(domain))
 
 
 def test_a_large_domain_is_scattered_evenly_and_each_seed_has_its_own_order() -> None:
-    domain = permutation.TABLE_LIMIT + 12_345
-    image = permutation.permuted(np.arange(domain), domain, seed=1)
+    domain = zipf.TABLE_LIMIT + 12_345
+    image = zipf.permuted(np.arange(domain), domain, seed=1)
     assert np.array_equal(np.bincount(image, minlength=domain), np.ones(domain))
     tenth = image[:40_000] * 100 // domain
     assert chi_square_p(tenth, np.full(100, 0.01)) > ENOUGH
-    assert not np.array_equal(image[:100], permutation.permuted(np.arange(100), domain, seed=2))
+    assert not np.array_equal(image[:100], zipf.permuted(np.arange(100), domain, seed=2))
     for lag in (1, 2, 3, 64):  # neighbours in rank are no neighbours, nor at a fixed distance, in the domain
         pairs = image[:-lag] * 20 // domain * 20 + image[lag:] * 20 // domain
         assert chi_square_p(pairs, np.full(400, 1 / 400)) > ENOUGH, lag
@@ -124,7 +124,7 @@ def test_scattered_keys_keep_their_frequencies_and_lose_their_order() -> None:
     plain, scattered = (zipf_keys(200_000, 500, 1.0, 7, scattered=flag) for flag in (False, True))
     counts, moved = (np.bincount(keys, minlength=501)[1:] for keys in (plain, scattered))
     assert np.array_equal(np.sort(counts), np.sort(moved))
-    assert np.array_equal(moved[permutation.permuted(np.arange(500), 500, 7)], counts)
+    assert np.array_equal(moved[zipf.permuted(np.arange(500), 500, 7)], counts)
     assert not np.array_equal(np.argsort(-moved)[:10], np.arange(10))
 
 

@@ -12,7 +12,7 @@ from typing import Final
 from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Findings, Grid, Opinion, reported
 from bench.experiments.models.interval import Mix, Pair, row_bytes
-from bench.experiments.models.semistream_runs import LOADS, Scene, candidates, counted, scenes, typical_costs
+from bench.experiments.models.semistream_runs import LOADS, Scene, counted, decided, scenes, typical_costs
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.compile import warm
@@ -234,8 +234,8 @@ def chosen(scene: Scene, loads: int) -> tuple[Chosen, int]:
     """What was chosen for a scene, the seconds a row of every join that can run there, and the rows answered."""
     setting, pick = scene.setting(), scene.decision().algorithm
     costs, rows = {}, 0
-    for algorithm in candidates(setting):
-        did = counted(scene, scene.decision(algorithm), setting, loads)
+    for algorithm, decision in decided(scene, setting).items():
+        did = counted(scene, decision, setting, loads)
         costs[algorithm] = 1 / did.rate
         rows += did.rows
     return Chosen(str(scene), pick, costs), rows

@@ -16,7 +16,7 @@ from bench.experiments.models.errors import (
     spreads,
     verdict_on,
 )
-from bench.experiments.models.semistream_runs import LOADS, Scene, candidates, counted, scenes, typical_costs
+from bench.experiments.models.semistream_runs import LOADS, Scene, counted, decided, scenes, typical_costs
 from dovetail.joins.semistream.decision import Decision
 
 PER_LOAD, RATE = "rows a load", "rows a second"
@@ -40,8 +40,7 @@ def compare(some: Sequence[Scene], loads: int) -> tuple[list[Compared], int]:
     compared, rows = [], 0
     for scene in some:
         setting = scene.setting()
-        for algorithm in candidates(setting):
-            found = scene.decision(algorithm)
+        for algorithm, found in decided(scene, setting).items():
             told = predicted(found)
             if told is None:
                 continue

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -19,7 +19,7 @@ from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import PRESETS, Device, DeviceModel
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.errors import DataError
+from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.cost.models import MODELS
 from dovetail.joins.semistream.cost.setting import Setting
 from dovetail.joins.semistream.decision import Decision, Sample, Wiring, decide, setting_for, specification
@@ -238,6 +238,18 @@ def candidates(setting: Setting) -> tuple[str, ...]:
         for name, model in MODELS.items()
         if (ordered or not model.needs_frequency_order) and (bounded or name != "partitioned")
     )
+
+
+def decided(scene: Scene, setting: Setting) -> dict[str, Decision]:
+    """What `enrich` decides for each algorithm that can run and has room for its least sizes."""
+    found = {}
+    for algorithm in candidates(setting):
+        decision = scene.decision(algorithm)
+        spec = specification(scene.request(algorithm), WIRING, scene.pages(), algorithm, decision.sizes)
+        with suppress(PlanError):
+            spec.fit(scene.memory, STREAM)
+            found[algorithm] = decision
+    return found
 
 
 LOADS: Final = {"small": 250, "full": 4_000}

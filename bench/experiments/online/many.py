@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid, Part, judged
+from bench.experiment import Cell, Chart, Grid
 from bench.experiments.online.counting import arriving
 from bench.experiments.online.pausing import Setting, miner_paused
 from bench.experiments.online.shares import everything
@@ -22,13 +22,14 @@ from bench.experiments.online.streams import (
     DOMAIN,
     MEMORY,
     PAUSES,
+    PRINTED,
     ROWS,
-    SPECIFIED_MANY,
     chain_relations,
     inputs_of,
     star_relations,
     total,
 )
+from bench.judge import Figures
 from dovetail.errors import DataError
 from dovetail.joins.online.kernels.areas import RANDOM
 from dovetail.joins.online.kernels.rows import KEY_BYTES
@@ -42,7 +43,6 @@ BLOCK = 50
 SCALES = {"small": (10_000, 10), "full": (100_000, 50)}
 CHAINS = tuple(f"chain of {n}, {how}" for n in (2, 3, 4) for how in ("MINER", "random", "oldest"))
 STARS = tuple(f"star of 4, {how}" for how in ("MINER", "MJoin largest", "MJoin smallest", "oldest"))
-PRINTED_FOUR, PRINTED_FACTOR, MODEST = (55.0, 80.0), 60.0, 10.0
 TUPLE_BYTES = 200
 SHOWN = {"oldest": "oldest first", "random": "random rows leave"}
 Found = Mapping[str, Sequence[float]]
@@ -107,8 +107,8 @@ def _grid(title: str, found: Found) -> Grid:
     rows: list[list[Cell]] = []
     for line, shares in found.items():
         rows.append([_label(line), *shares])
-        if line in SPECIFIED_MANY:
-            rows.append([f"{_label(line)}, reference count", *SPECIFIED_MANY[line]])
+        if line in PRINTED["many"]:
+            rows.append([f"{_label(line)}, reference count", *PRINTED["many"][line]])
     return Grid(title, ["percent online", *(f"{percent} % memory" for percent in MEMORY)], rows)
 
 
@@ -120,66 +120,34 @@ def _chart(title: str, found: Found) -> Chart:
     return Chart(title, "memory, % of all rows", "% of the result while rows arrive", lines)
 
 
-def chain_parts(found: Found) -> list[Part]:
-    """What the source claims of chains, by these shares."""
-    two, four = found["chain of 2, MINER"], found["chain of 4, MINER"]
-    loss = [a - b for a, b in zip(two, four, strict=True)]
-    low, high = PRINTED_FOUR
-    return [
-        (f"4 inputs give {low:g} % at 5 % memory (found {four[0]:.1f}; asked at least 50)", four[0] >= 50),
-        (f"4 inputs give more than {high:g} % at 20 % memory (found {four[-1]:.1f})", four[-1] > high),
-        (
-            f"from 2 to 4 inputs little is lost ({loss[0]:.1f} points at 5 % memory, {loss[-1]:.1f} at 20 %; asked at "
-            f"most {MODEST:g})",
-            max(loss) <= MODEST,
-        ),
-    ]
-
-
-def star_parts(found: Found) -> list[Part]:
-    """What the source claims of stars, by these shares; "up to 60 times" asks for that at some memory."""
-    miner = found["star of 4, MINER"]
-    parts = []
-    for which in ("largest", "smallest"):
-        factors = [m / max(j, 1e-9) for m, j in zip(miner, found[f"star of 4, MJoin {which}"], strict=True)]
-        text = ", ".join(f"{each:,.1f}" for each in factors)
-        says = f"up to {PRINTED_FACTOR:g} times an MJoin that evicts its {which} bucket (found {text} by memory)"
-        parts.append((says, max(factors) >= PRINTED_FACTOR))
-    return parts
-
-
-def _index_part(memory: int) -> Part:
+def _index_percent(memory: int) -> float:
+    """What the indexes of so many rows take, in percent of rows of 200 bytes."""
     trees = empty_trees(4, 2, memory)
     size = sum(np.asarray(array).nbytes for array in trees) + 2 * KEY_BYTES * memory
-    percent = 100.0 * size / (memory * TUPLE_BYTES)
-    return (f"indexes take less than 2 % of memory (found {percent:.1f} % of rows of {TUPLE_BYTES} bytes)", percent < 2)
+    return 100.0 * size / (memory * TUPLE_BYTES)
 
 
-def chains(bench: BenchContext) -> Findings:
+def chains(bench: BenchContext) -> Figures:
     """Figure 20."""
     rows, block = SCALES[bench.scale]
     found = _shares(CHAINS, rows, block)
-    parts = [*chain_parts(found), _index_part(int(0.2 * 2.2 * rows))]
-    gains = [m / max(o, 1e-9) for m, o in zip(found["chain of 4, MINER"], found["chain of 4, oldest"], strict=True)]
-    note = (
-        f"MINER of 4 inputs gives {min(gains):.1f} to {max(gains):.1f} times what comes if rows leave oldest first. "
-        f"{rows:,} rows in the large inputs, blocks of {block}."
-    )
     title = f"Chains of two to four inputs, {rows:,} rows in the large ones"
     miner = {line: shares for line, shares in found.items() if not line.endswith("random")}
     few = Setting(memory=50, block=5, max_new=20, outer_blocks=9)
     checked = sum(miner_paused(n, 500, PAUSES[0], few, to_the_end=True).total for n in (2, 3, 4))
-    return judged(parts, note, _chart("Chains", miner), _grid(title, found), rows=checked)
+    named = _named(found) | {"rows": rows, "block": block, "indexes": _index_percent(int(0.2 * 2.2 * rows))}
+    return Figures(named, [_chart("Chains", miner), _grid(title, found)], checked)
 
 
-def star(bench: BenchContext) -> Findings:
+def star(bench: BenchContext) -> Figures:
     """Figure 22."""
     rows, block = SCALES[bench.scale]
     found = _shares(STARS, rows, block)
-    gains = [m / max(o, 1e-9) for m, o in zip(found["star of 4, MINER"], found["star of 4, oldest"], strict=True)]
-    note = (
-        f"Over rows that leave oldest first MINER gives {min(gains):.1f} to {max(gains):.1f} times as much. "
-        f"{rows:,} rows in the large inputs, blocks of {block}."
-    )
     grid = _grid(f"A star of four inputs, {rows:,} rows in the large ones", found)
-    return judged(star_parts(found), note, _chart("A star of four inputs", found), grid, rows=star_proved())
+    shown: list[Chart | Grid] = [_chart("A star of four inputs", found), grid]
+    return Figures(_named(found) | {"rows": rows, "block": block}, shown, star_proved())
+
+
+def _named(found: Found) -> dict[str, Any]:
+    """Shares as arrays over memory."""
+    return {"found": {line: np.array(shares) for line, shares in found.items()}}

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid, Part, extent, judged
+from bench.experiment import Cell, Chart, Grid, extent
 from bench.experiments.online.counting import BUCKETS, COLUMNS, counted, specification, turns
-from bench.experiments.online.streams import SPECIFIED, Row, Streams, synthetic
+from bench.experiments.online.streams import SPECIFIED, Row, Streams
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
@@ -79,11 +80,6 @@ class Sweep:
     found: Mapping[float, Shares]
     size: Size
 
-    @classmethod
-    def over(cls, xs: Sequence[float], name: str, label: str, size: Size) -> Sweep:
-        """The shares at every value of a set of `dovetail.workloads.relations`."""
-        return cls(name, label, {x: size.shares(synthetic(name, x, size.rows)) for x in xs}, size)
-
     @property
     def lines(self) -> dict[str, Shares]:
         """Shares by the label of their line."""
@@ -143,10 +139,25 @@ def beyond(found: Lines) -> str:
     return f"Over rows that leave oldest first DINER gives {factors} times the pairs."
 
 
-def findings(parts: Sequence[Part], note: str, *shown: Chart | Grid, proofs: Sequence[Streams]) -> Findings:
-    """What was found, with the pairs of the first rows of some streams compared with the definition."""
-    rows = sum(proved(streams, ("DINER", "PMJ") if streams.band else COLUMNS) for streams in proofs)
-    return judged(parts, note, *shown, rows=rows)
+def growth(sweep: Sweep, rival: str) -> tuple[float, float]:
+    """DINER's factor over a join at the smallest and at the largest value."""
+    return factor(sweep.found[min(sweep.found)], rival), factor(sweep.found[max(sweep.found)], rival)
+
+
+NAMED: dict[str, Any] = {
+    "RIVALS": RIVALS,
+    "OLDEST": "oldest",
+    "factor": factor,
+    "shown": shown,
+    "growth": growth,
+    "beyond": beyond,
+}
+"""What the tables of experiments may say of shares."""
+
+
+def proofs_of(some: Iterable[Streams]) -> int:
+    """Pairs of the first rows of some streams, which were compared with the definition."""
+    return sum(proved(streams, ("DINER", "PMJ") if streams.band else COLUMNS) for streams in some)
 
 
 def proved(streams: Streams, names: Iterable[str], rows: int = 600) -> int:

@@ -20,12 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Chart, Findings, Grid, by_column, over
+from bench.experiment import Chart, Findings, Grid, by_column
 from bench.experiments.semistream import points
 from bench.experiments.semistream.points import SEGMENT_ROWS, Point
+from bench.judge import Figures
 from bench.postgres import master_table
 from bench.simulation import STREAM, Keys, Meter, Rate
-from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.arrays import F64, I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.cost.reads import _rising, _seconds
@@ -36,9 +37,8 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.workloads import Master
-from dovetail.workloads.filler import checksum
-from dovetail.workloads.permutation import permuted
-from dovetail.workloads.zipf import ZipfLaw
+from dovetail.workloads.blocks import checksum
+from dovetail.workloads.zipf import ZipfLaw, permuted
 
 _BATCH = 1 << 15
 
@@ -199,23 +199,28 @@ class Swept:
     values: Sequence[float]
     found: Mapping[str, Sequence[Found]]
 
-    def of(self, name: str, figure: str = "per_second") -> list[float]:
+    def of(self, name: str, figure: str = "per_second") -> F64:
         """A figure of one join at every value."""
-        return [getattr(one, figure) for one in self.found[name]]
+        return np.array([getattr(one, figure) for one in self.found[name]])
 
-    def gain(self, first: str, second: str, figure: str = "per_second") -> list[float]:
+    def gain(self, first: str, second: str, figure: str = "per_second") -> F64:
         """How many times the second join's figure the first one's is."""
-        return over(self.of(first, figure), self.of(second, figure))
-
-    def best(self, names: Sequence[str]) -> list[float]:
-        """The highest rate of these joins at every value."""
-        return [max(rates) for rates in zip(*map(self.of, names), strict=True)]
+        return self.of(first, figure) / self.of(second, figure)
 
     def shown(self, title: str, **how: Any) -> tuple[Chart, Grid]:
         """Rows a second as a chart and as a table."""
-        columns = {name: self.of(name) for name in self.found}
+        columns = {name: self.of(name).tolist() for name in self.found}
         grid = by_column(f"{title}: rows a second", self.axis, self.values, columns)
         return grid.chart("rows a second", title=title, **how), grid
+
+    def figures(self, runner: Runner, title: str = "", rows: int = 0, **how: Any) -> Figures:
+        """What a judge is told: rates, rows per load and shares answered from memory, by join; and the joins' names."""
+        named: dict[str, Any] = {figure: partial(self.of, figure=field) for figure, field in _FIGURES.items()}
+        named |= {"values": np.array(self.values), "joins": list(self.found), "runner": runner, "note": runner.note}
+        return Figures(points.NAMES | named, self.shown(title, **how) if title else (), rows)
+
+
+_FIGURES = {"rate": "per_second", "load": "rows_per_load", "share": "cached_share"}
 
 
 class Runner:
@@ -223,6 +228,8 @@ class Runner:
 
     few = False
     """Whether points take so long that some of them have to do."""
+    fewest = False
+    """Whether they take even longer."""
 
     def __init__(self, bench: BenchContext) -> None:
         self.bench, self.divide, self.checked = bench, points.divisor(bench), 0
@@ -241,8 +248,8 @@ class Runner:
         """One of the compared joins at this scale, with some fields changed."""
         return points.at(points.JOINS[name], divide=self.divide, **fields)
 
-    def swept(self, names: Sequence[str], axis: str, values: Sequence[float] = ()) -> Swept:
-        """The joins over master rows, memory, exponents or another field."""
+    def swept(self, names: Sequence[str], axis: str, values: Sequence[float] = (), **fields: float) -> Swept:
+        """The joins over master rows, memory, exponents or another field, with further fields changed."""
         usual: dict[str, tuple[str, Sequence[float]]] = {
             "rows": ("master rows", points.master_rows(self.bench)),
             "memory_mb": ("memory, MB", points.memories(self.bench)),
@@ -250,7 +257,7 @@ class Runner:
         }
         label, every = usual.get(axis, (axis, ()))
         some = values or every
-        return Swept(label, some, {n: [self.count(self.point(n, **{axis: v})) for v in some] for n in names})
+        return Swept(label, some, {n: [self.count(self.point(n, **fields | {axis: v})) for v in some] for n in names})
 
 
 class ClockRunner(Runner):
@@ -260,6 +267,7 @@ class ClockRunner(Runner):
 
     def __init__(self, bench: BenchContext, medium: Medium, stack: ExitStack) -> None:
         super().__init__(bench)
+        self.fewest = medium is DATABASE
         self.medium, self.divide = medium, medium.full if bench.scale == "full" else medium.small
         self.note = (
             f"Master data in {medium.kind} at 1/{self.divide} of the source's master data and memory, h_S/n_p = 76 at "
@@ -290,12 +298,12 @@ def opened(bench: BenchContext, medium: Medium) -> Iterator[ClockRunner]:
         yield ClockRunner(bench, medium, stack)
 
 
-def run_on(medium: str, work: Callable[..., Findings], bench: BenchContext, told: Mapping[str, Any]) -> Findings:
+def run_on(medium: str, work: Callable[[Runner], Findings], bench: BenchContext) -> Findings:
     """The findings of an experiment on the simulated disk, over a page file ("disk") or over a "database"."""
     if medium == "simulated":
-        return work(Runner(bench), **told)
+        return work(Runner(bench))
     with opened(bench, {"disk": DISK, "database": DATABASE}[medium]) as runner:
-        found = work(runner, **told)
+        found = work(runner)
         return replace(found, rows=found.rows + runner.checked)
 
 

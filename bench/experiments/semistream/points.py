@@ -125,6 +125,7 @@ X, OPTIMISED, CACHE = "X-HYBRIDJOIN", "Optimised X-HYBRIDJOIN", "CACHEJOIN, unso
 FROM_KEY, DOUBLE = "HYBRIDJOIN, loads from the key", "HYBRIDJOIN, double buffer"
 SECOND, GUARDED, OURS = "HYBRIDJOIN, second position", "HYBRIDJOIN, guarded (ours)", "HYBRIDJOIN in rounds (ours)"
 SORTED_CACHE, SECOND_CACHE = "CACHEJOIN", "CACHEJOIN, second position"
+ANY_ORDER = "HYBRIDJOIN, master data in any order"
 ALTERNATE, GUARD = Lookup("alternate", 0.3), Lookup("guarded", 0.3)
 JOINS: dict[str, Point] = {
     INLJ: Point(algorithm="inlj"),
@@ -132,6 +133,7 @@ JOINS: dict[str, Point] = {
     R_MESH: Point(algorithm="r_meshjoin"),
     FROM_KEY: Point(from_key=True),
     HYBRID: Point(),
+    ANY_ORDER: Point(order="none"),
     DOUBLE: Point(segment=2 * SEGMENT_ROWS),
     SECOND: Point(lookup=ALTERNATE),
     GUARDED: Point(lookup=GUARD),
@@ -143,6 +145,8 @@ JOINS: dict[str, Point] = {
     OURS: Point(lookup=GUARD, rounds=True),
 }
 """The joins that are compared, at 50 MB, 2 million master rows and exponent 1."""
+NAMES: Final = {name: value for name, value in globals().items() if isinstance(value, str) and value in JOINS}
+"""How the tables of experiments call them."""
 
 
 def divisor(bench: BenchContext, small: int = SMALL) -> int:
@@ -185,5 +189,6 @@ def best_by_model(points: Iterable[Point]) -> Point:
 
 
 def at(point: Point, **fields: float) -> Point:
-    """The point with some of its fields changed."""
-    return replace(point, **fields)  # type: ignore[arg-type]  # fields of numbers
+    """The point with some of its fields changed, or with a second `position` of the queue that is looked up."""
+    lookup = {"lookup": Lookup("alternate", fields.pop("position"))} if "position" in fields else {}
+    return replace(point, **lookup, **fields)  # type: ignore[arg-type]  # fields of numbers

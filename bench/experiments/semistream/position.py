@@ -1,8 +1,8 @@
-"""Naeem 2014: which second position of the queue to look up, and what it gives on real keys."""
+"""Naeem 2014: what a second look-up position gives on real keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,43 +10,22 @@ import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Chart, Findings, judged, listed
 from bench.experiments.semistream.media import DISK, ClockRunner, Runner, Swept, Timed, timed
 from bench.experiments.semistream.points import GUARDED, HYBRID, JOINS, SECOND, SECOND_CACHE, SORTED_CACHE
 from bench.experiments.tpch import tpch_table
+from bench.judge import Figures
 from bench.simulation import Experiment as Sizing
 from bench.simulation import Rate, SourceSizes, service_rate
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators import ALGORITHMS
-from dovetail.joins.semistream.request import CachePolicy, Lookup
+from dovetail.joins.semistream.request import CachePolicy
 from dovetail.joins.semistream.sizes import Sizes
 
 COMPARED = (HYBRID, SECOND, GUARDED, SORTED_CACHE, SECOND_CACHE)
-_COARSE = (0.01, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0)
-_FEW = (0.01, 0.1, 0.2, 0.3, 0.4, 0.6, 1.0)
-_FINE = (0.01, *(n / 20 for n in range(1, 21)))
 _SHARES = (0.05, 0.1, 0.2, 0.4)
 _CLOCK_SHARES = (0.1, 0.4)
 _FEWEST = 60_000  # rows that are timed, at least
-
-
-def positions(runner: Runner) -> Findings:
-    """Naeem 2014, figure 4."""
-    plain = runner.point(HYBRID)
-    values = _FEW if runner.few else _FINE if runner.bench.scale == "full" else _COARSE
-    rates = [runner.rate(replace(plain, lookup=Lookup("alternate", c))) for c in values]
-    best, top, oldest = values[rates.index(max(rates))], max(rates), runner.rate(plain)
-    printed, front, end = (rate / top for rate in (rates[values.index(0.3)], rates[0], rates[-1]))
-    parts = [
-        (f"the best position is {best:g} of the queue from its newest row, printed 0.3", 0.15 <= best <= 0.4),
-        (f"the rate at 0.3 is {printed:.1%} of the best", printed > 0.95),
-        (f"at the front it is {front:.0%} of the best and at the end {end:.0%}", front < 0.97 and end < 0.7),
-    ]
-    lines = {"in turn with the oldest row": list(zip(values, rates, strict=True)),
-             "oldest row only": [(values[0], oldest), (1.0, oldest)]}  # fmt: skip
-    chart = Chart("HYBRIDJOIN, exponent 1", "position, from the newest row", "rows a second", lines)
-    return judged(parts, runner.note, chart)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -139,39 +118,14 @@ def _depth(stream: RealStream, segment: int) -> str:
     return f"h_S/n_p = {ratio[0]:.1f} to {ratio[1]:.1f}"
 
 
-def orders_counted(runner: Runner) -> Findings:
-    """Naeem 2014, figure 5 (d)."""
-    stream = orders(runner.bench)
-    found = _counted(stream, 500)
-    gains, cache = found.gain(SECOND, HYBRID), found.gain(SECOND_CACHE, SORTED_CACHE)
-    parts = [
-        (f"HYBRIDJOIN with a second position has {listed(gains)} times its rate", min(gains) > 1.05),
-        (f"CACHEJOIN has {listed(cache)} times its own", min(cache) > 1.0),
-    ]
-    note = (
-        f"Customers of {len(stream.keys):,} orders are uniform over two thirds of {stream.rows:,} customers (a fifth "
-        f"of them has {stream.skew:.0%} of the orders): there is no skew to use. Simulated disk, {_depth(stream, 500)}."
-    )
-    return judged(parts, note, *found.shown(stream.name))
-
-
-def flights_counted(runner: Runner) -> Findings:
-    """Naeem 2014, figure 5 (e)."""
-    stream = flights()
-    plain, by_use = _counted(stream, 50), _counted(stream.by_use(), 50)
-    gains, in_order = (found.gain(SECOND, HYBRID) for found in (plain, by_use))
-    parts = [
-        (f"over aircraft by tail number it has {listed(gains)} times HYBRIDJOIN's rate (significant: 1.1)",
-         min(gains) > 1.1),
-        (f"over aircraft in order of use {listed(in_order)} times", min(in_order) > 1.1),
-    ]  # fmt: skip
-    note = (
-        f"{len(stream.keys):,} flights of 2013 in order of departure, {stream.rows:,} aircraft; the busiest fifth flew "
-        f"{stream.skew:.0%}. CACHEJOIN gains {listed(plain.gain(SECOND_CACHE, SORTED_CACHE))}. Segments of 50 rows, "
-        f"{_depth(stream, 50)}; simulated disk. The source's weather reports have hundreds of master rows a key; here "
-        "keys are unique."
-    )
-    return judged(parts, note, *plain.shown("By tail number"), *by_use.shown("By use"))
+def counted(runner: Runner, keys: str, segment: int, titles: Sequence[str] = ()) -> Figures:
+    """Naeem 2014, figure 5 (d) and (e): rates by memory; of flights over aircraft by tail number and by use."""
+    stream = orders(runner.bench) if keys == "orders" else flights()
+    streams = [stream] if keys == "orders" else [stream, stream.by_use()]
+    found = [_counted(one, segment) for one in streams]
+    both = [one.figures(runner, title) for one, title in zip(found, titles or [stream.name], strict=True)]
+    named = {**both[0].named, "stream": stream, "depth": _depth(stream, segment), "by_use": both[-1].named}
+    return Figures(named, [piece for one in both for piece in one.shown])
 
 
 def _timed(stream: RealStream, pages: Pages, share: float, name: str, segment: int) -> Timed:
@@ -187,24 +141,12 @@ def _timed(stream: RealStream, pages: Pages, share: float, name: str, segment: i
     return timed(join, again(stream.keys + 1), 10 * queue, max(_FEWEST, 6 * queue))
 
 
-def by_clock(runner: ClockRunner, keys: str, segment: int, least: float) -> Findings:
+def by_clock(runner: ClockRunner, keys: str, segment: int, least: float) -> Figures:
     """Naeem 2014, figure 5 (d) and (e), by the clock: orders, or flights over aircraft in the order of their use."""
     stream = orders(runner.bench) if keys == "orders" else flights().by_use()
     pages = runner.pages(stream.rows)
     shares = _CLOCK_SHARES if runner.medium is DISK else _CLOCK_SHARES[-1:]
     by_name = {name: [_timed(stream, pages, share, name, segment) for share in shares] for name in COMPARED}
-    found = _swept(by_name, shares)
-    gains, saved = found.gain(SECOND, HYBRID), found.gain(SECOND, HYBRID, "rows_per_load")
-    cache = found.gain(SECOND_CACHE, SORTED_CACHE)
-    parts = [
-        (f"HYBRIDJOIN with a second position has {listed(gains)} times its rate ({least:g} was asked)",
-         min(gains) > least),
-        (f"CACHEJOIN has {listed(cache)} times its own", min(cache) > 1),
-    ]  # fmt: skip
-    note = (
-        f"{len(stream.keys):,} stream rows over {stream.rows:,} master rows, of which a fifth has {stream.skew:.0%} of "
-        f"the stream; {listed(saved)} times the rows per load. By the clock over {runner.medium.kind} every answer "
-        "checked."
-    )
     checked = sum(one.checked for row in by_name.values() for one in row)
-    return judged(parts, note, *found.shown(stream.name), rows=checked)
+    found = _swept(by_name, shares).figures(runner, stream.name, checked)
+    return replace(found, named={**found.named, "stream": stream, "least": least})

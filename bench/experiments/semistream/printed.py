@@ -1,8 +1,7 @@
-"""The equations of Naeem 2012 as they are printed, for comparison; the corrected ones are in the library.
+"""The equations of Naeem 2012 as they are printed, those that experiments compare; the library has corrected ones.
 
 Costs `c` are c_h (probe), c_o (output), c_e (remove), c_s (take from the stream), c_a (admit) and c_f (compare), in
-seconds; each equation takes those that it names. Service rates (3.4), (4.4), (5.4), (6.3), (6.6), (7.3) and (8.2) are
-rows of an iteration over its seconds.
+seconds; each equation takes those that it names.
 """
 
 from __future__ import annotations
@@ -18,11 +17,6 @@ GAMMA = 0.5772
 Parts3 = tuple[float, float, float]
 
 
-def eq_3_1(*, b: float, v_p: float, w: float, v_s: float, n_r: float, q: float = 4, f: float = 4.8) -> float:
-    """Memory M: disk buffer, stream buffer, queue, hash table."""
-    return b * v_p + w * v_s + w * (n_r / b) * q + w * f * (n_r / b) * v_s
-
-
 def eq_3_2(*, c_io: float, w: float, b: float, v_p: float, v_r: float, sigma: float, **c: float) -> float:
     """c_loop; sigma, which the source never defines, is results per probed master row."""
     rows = b * v_p / v_r
@@ -30,21 +24,16 @@ def eq_3_2(*, c_io: float, w: float, b: float, v_p: float, v_r: float, sigma: fl
 
 
 def eq_3_3(*, memory: float, b: float, v_p: float, v_s: float, n_r: float, q: float = 4, f: float = 4.8) -> float:
-    """w from the memory: (3.1) solved."""
+    """w from the memory: disk buffer, stream buffer, queue and hash table add up to it."""
     return (memory - b * v_p) / (v_s + (n_r / b) * q + (n_r / b) * v_s * f)
 
 
 def eq_3_4(*, w: float, c_loop: float) -> float:
-    """Service rate mu; with (3.3) inserted for w it is (3.5)."""
+    """Service rate mu: rows of an iteration over its seconds."""
     return w / c_loop
 
 
-eq_4_4 = eq_5_4 = eq_6_3 = eq_6_6 = eq_3_4
-
-
-def eq_3_5(*, memory: float, b: float, v_p: float, v_s: float, n_r: float, c_loop: float, **more: float) -> float:
-    """Service rate mu from the memory."""
-    return eq_3_4(w=eq_3_3(memory=memory, b=b, v_p=v_p, v_s=v_s, n_r=n_r, **more), c_loop=c_loop)
+eq_5_4 = eq_6_6 = eq_3_4
 
 
 def queue_ratio(*, v_s: float, q: float = 4, f: float = 8) -> float:
@@ -73,13 +62,6 @@ def eq_4_3(*, c_io: float, w: float, b: float, parts: float, v_p: float, v_r: fl
     return c_io / parts + w * (c["c_e"] + c["c_s"] + c["c_a"]) + rows * (c["c_h"] + c["c_o"])
 
 
-def eq_4_5(
-    *, memory: float, b: float, v_p: float, alpha: float, n_p: float, parts: float, v_s: float, **c: float
-) -> float:
-    """Service rate mu with (4.2) inserted; `c_loop`, and `f` unless it is 8."""
-    return alpha * (memory - b * v_p) / (n_p * parts * v_s * c.get("f", 8) * c["c_loop"])
-
-
 def eq_5_1(*, memory: float, buffer: float, alpha: float) -> Parts3:
     """Disk buffer, hash table, queue: an identity, as 4.1."""
     rest = memory - buffer
@@ -96,21 +78,6 @@ def eq_5_3(*, c_io: float, d: float, w: float, **c: float) -> float:
     return c_io + d * c["c_h"] + w * (c["c_o"] + c["c_e"] + c["c_s"] + c["c_a"])
 
 
-def eq_6_1(*, memory: float, buffer: float, alpha: float) -> Parts3:
-    """Both parts of the disk buffer, hash table, queue: an identity."""
-    return eq_5_1(memory=memory, buffer=2 * buffer, alpha=alpha)
-
-
-def eq_6_2(*, c_io: float, d: float, w: float, **c: float) -> float:
-    """c_loop of the untuned X-HYBRIDJOIN: two buffers of d rows are probed."""
-    return eq_5_3(c_io=c_io, d=2 * d, w=w, **c)
-
-
-def eq_6_4(*, memory: float, swappable: float, pinned: float, alpha: float) -> Parts3:
-    """Both parts of the disk buffer of their own sizes, hash table, queue: an identity."""
-    return eq_5_1(memory=memory, buffer=swappable + pinned, alpha=alpha)
-
-
 def eq_6_5(*, c_io: float, d_s: float, d_n: float, w: float, **c: float) -> float:
     """c_loop of the tuned X-HYBRIDJOIN."""
     return eq_5_3(c_io=c_io, d=d_n + d_s, w=w, **c)
@@ -119,12 +86,6 @@ def eq_6_5(*, c_io: float, d_s: float, d_n: float, w: float, **c: float) -> floa
 def harmonic(n: float) -> float:
     """The sum of 1/x up to n as the source has it: ln n + gamma."""
     return math.log(n) + GAMMA
-
-
-def partition_share(*, j: int, d_s: float, d_n: float, r_t: float) -> float:
-    """p_j: the share of swappable partition j, counted from 1, among all swappable ones."""
-    inside = harmonic(d_n + j * d_s) - harmonic(d_n + (j - 1) * d_s)
-    return inside / (harmonic(r_t) - harmonic(d_n))
 
 
 def eq_6_7(*, d_s: float, d_n: float, r_t: float) -> float:
@@ -144,18 +105,6 @@ def eq_6_9(*, h_s: float, d_s: float, d_n: float, r_t: float) -> float:
     return h_s * old * (1 - old) / (1 + old * (1 - old) - new * (1 - new))
 
 
-def eq_6_9_with_means(*, h_s: float, d_s: float, d_n: float, r_t: float) -> float:
-    """(6.9) with p for p (1 - p): better, and still without the tuples that collect for a whole window."""
-    old, new = eq_6_7(d_s=d_s, d_n=d_n, r_t=r_t), eq_6_8(d_s=d_s, d_n=d_n, r_t=r_t)
-    return h_s * old / (1 + old - new)
-
-
-def eq_7_1(*, memory: float, swappable: float, pinned: float, alpha: float) -> tuple[float, float, float, float]:
-    """Disk buffer, H_R, H_S and queue: an identity, in which H_R has no overhead though it is a hash table."""
-    rest = memory - swappable - pinned
-    return swappable, pinned, alpha * rest, (1 - alpha) * rest
-
-
 def eq_7_2(*, c_io: float, d: float, w_s: float, w_n: float, **c: float) -> float:
     """c_loop; tuples that missed H_R are not charged for that probe."""
     return eq_5_3(c_io=c_io, d=d, w=w_s, **c) + w_n * (c["c_h"] + c["c_o"] + c["c_s"])
@@ -166,17 +115,9 @@ def eq_7_3(*, w_n: float, w_s: float, c_loop: float) -> float:
     return (w_n + w_s) / c_loop
 
 
-eq_8_2 = eq_7_3
-
-
 def eq_7_4(*, h_r: float, r_t: float) -> float:
     """p_N, about ln h_R / ln R_t."""
     return math.log(h_r) / math.log(r_t)
-
-
-def eq_7_5(*, h_r: float, r_t: float, phi_n: float, psi_n: float) -> float:
-    """p_N as a power law in both sizes, from doubling factors; a ratio of logarithms is none."""
-    return math.pow(r_t, math.log2(phi_n)) * math.pow(h_r, math.log2(psi_n))
 
 
 def eq_7_6(*, p_n: float, tuples: float, iterations: float) -> float:
@@ -188,11 +129,6 @@ def eq_7_7(*, d: float, h_r: float, r_t: float) -> float:
     """p_S, the share of one partition, taken of all master data where only the tail belongs."""
     n = (r_t - h_r) / d
     return (math.log(r_t) - math.log(h_r + 1)) / (n * (math.log(r_t) + GAMMA))
-
-
-def eq_7_8(*, d: float, h_r: float, r_t: float, theta_s: float, psi_s: float, phi_s: float) -> float:
-    """p_S as a power law in three sizes, from doubling factors."""
-    return math.pow(d, math.log2(theta_s)) * math.pow(h_r, math.log2(psi_s)) * math.pow(r_t, math.log2(phi_s))
 
 
 def eq_7_9(*, h_s: float, p_s: float) -> float:

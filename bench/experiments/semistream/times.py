@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol
@@ -11,15 +11,14 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from bench.experiment import Findings, Grid, judged
 from bench.experiments.semistream.media import ClockRunner, Runner, built, check, law_keys
 from bench.experiments.semistream.points import HYBRID, INLJ, MESH, MILLION, Point, count, master_rows
-from bench.experiments.semistream.waits import inlj_delay, round_times
+from bench.judge import Figures
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.semistream.cost.setting import SOURCE_COSTS
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, Prediction
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.workloads.zipf import ZipfLaw
 
@@ -27,10 +26,8 @@ _ROW = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("key", pa
 _RATES = (60, 125, 200, 500, 1000, 2000)
 _PACE = 500
 _STAY_S = SOURCE_COSTS.emit + SOURCE_COSTS.evict + SOURCE_COSTS.receive + SOURCE_COSTS.admit
-_CLOCKED = (HYBRID, MESH, INLJ)
 _SECONDS = 0.5
 _MOST = {INLJ: 32}  # rows of a push: INLJ gives out answers when a push ends
-_SHARES = (0.25, 0.5, 2.0, 4.0)  # of the rate that INLJ keeps up with
 
 
 class _Time(Protocol):
@@ -143,13 +140,38 @@ def _seconds(runner: Runner) -> float:
     return 300.0 if runner.bench.scale == "full" else 60.0
 
 
-_BY_MODEL = (
-    "HYBRIDJOIN's times are those of the running join in virtual time; MESHJOIN's and INLJ's are by their models."
-)
+@dataclass(frozen=True, slots=True)
+class RoundTimes:
+    """Seconds of one step, to the match, and until a tuple leaves, at a given arrival rate."""
+
+    step_s: float
+    to_match_s: float
+    residence_s: float
 
 
-def processing(runner: Runner) -> Findings:
-    """Figure 5.7 (a)."""
+def round_times(prediction: Prediction, arrival: float | None = None) -> RoundTimes:
+    """How long tuples of the MESHJOIN family take: half a round to the match, a whole one until they leave.
+
+    A slow stream stretches every step to the time in which its w tuples arrive, where the source counts one such
+    wait only.
+    Reference: Naeem 2012, 5.1.1 and 5.1.2, corrected; docs/algorithms/semistream.md, 3.1.
+    """
+    fill = prediction.w / arrival if arrival else 0.0
+    step = max(prediction.c_loop, fill)
+    return RoundTimes(step, prediction.bound_steps / 2 * step, prediction.bound_steps * step)
+
+
+def inlj_delay(prediction: Prediction, arrival: float) -> float:
+    """Mean seconds from arrival to answer for tuples that come at random: (1/mu)(1 + rho / (2 (1 - rho))).
+
+    Infinite when more tuples arrive than can be answered.
+    """
+    load = arrival / prediction.mu
+    return (1 + load / (2 * (1 - load))) / prediction.mu if load < 1 else float("inf")
+
+
+def processing(runner: Runner) -> Figures:
+    """Figure 5.7 (a): seconds to the match at a pace and saturated; HYBRIDJOIN in virtual time, others by models."""
     sizes, rows = master_rows(runner.bench), []
     for n in sizes:
         point, mesh = runner.point(HYBRID, rows=n), runner.point(MESH, rows=n).predicted()
@@ -157,80 +179,25 @@ def processing(runner: Runner) -> Findings:
         full = (point.join().sizes.waiting or 1) / count(point).per_second  # Little's law: that many wait
         rows.append((n, mine, round_times(mesh, _PACE).to_match_s, full, round_times(mesh).to_match_s))
     inlj = [1 / runner.point(INLJ, rows=n).predicted().mu for n in sizes]
-    slow, fast = [row[2] / row[1] for row in rows], [row[4] / row[3] for row in rows]
-    parts = [
-        (f"at {_PACE} rows a second rows stay {min(slow):.0f} to {max(slow):.0f} times as long in MESHJOIN",
-         min(slow) > 3),
-        (f"INLJ takes {1e3 * inlj[0]:.1f} ms whatever the master data", max(inlj) < 1.01 * min(inlj)),
-        (f"with a stream that is never short a match takes MESHJOIN {min(fast):.2f} to {max(fast):.2f} times "
-         "HYBRIDJOIN's time", min(fast) > 1),
-    ]  # fmt: skip
-    names = (f"HYBRIDJOIN, {_PACE}/s", f"MESHJOIN, {_PACE}/s", "HYBRIDJOIN, saturated", "MESHJOIN, saturated")
-    grid = Grid("Mean seconds to the match, exponent 1", ("master rows", *names), rows)
-    chart = grid.chart("seconds", title="Time to the match", log_x=True, log_y=True)
-    return judged(parts, f"{_BY_MODEL} {runner.note}", chart, grid)
+    return Figures.of(rows, "rows hybrid mesh hybrid_full mesh_full", inlj=inlj, pace=_PACE, note=runner.note)
 
 
-def waiting(runner: Runner) -> Findings:
-    """Figure 5.7 (b)."""
+def waiting(runner: Runner) -> Figures:
+    """Figure 5.7 (b): seconds that rows stay, by the rate at which they arrive."""
     rows, seconds = [], _seconds(runner)
     point, mesh, inlj = runner.point(HYBRID), runner.point(MESH).predicted(), runner.point(INLJ).predicted()
     for pace in _RATES:
         mine, delay = stays(point, pace, seconds), inlj_delay(inlj, pace)
         backlog = delay if delay < 1e9 else seconds * (1 - inlj.mu / pace) / 2
         rows.append((pace, mine.mean_s, mine.longest_s, mesh.w / pace, round_times(mesh, pace).residence_s, backlog))
-    below, above = ([row for row in rows if (row[0] < inlj.mu) is low] for low in (True, False))
-    parts = [
-        ("rows wait longer in MESHJOIN than in HYBRIDJOIN at every rate, "
-         f"{min(r[4] / r[1] for r in rows):.0f} times at least", all(r[4] > r[1] for r in rows)),
-        (f"below INLJ's capacity of {inlj.mu:.0f} rows a second they wait longer in HYBRIDJOIN than in INLJ",
-         all(r[1] > r[5] for r in below)),
-        ("above it INLJ's backlog grows with time and with the rate",
-         all(b[5] > a[5] for a, b in itertools.pairwise(above))),
-    ]  # fmt: skip
-    heads = ("rows a second", "HYBRIDJOIN, mean s", "longest", "MESHJOIN, a step", "a round", "INLJ")
-    grid = Grid("Seconds that rows stay", heads, rows)
-    names = {"HYBRIDJOIN": 1, "MESHJOIN, a round": 4, "MESHJOIN, a step (printed)": 3, "INLJ": 5}
-    note = (
-        f"{_BY_MODEL} {runner.note} INLJ's above its capacity is the mean backlog of {seconds:.0f} s. The source puts "
-        "the crossing at 150 rows a second and counts one step of MESHJOIN, where a row stays for a round."
-    )
-    chart = grid.chart("seconds", names, title="Waiting, exponent 1", log_x=True, log_y=True)
-    return judged(parts, note, chart, grid)
+    more = {"capacity": inlj.mu, "seconds": seconds, "note": runner.note}
+    return Figures.of(rows, "pace hybrid longest mesh_step mesh inlj", **more)
 
 
-def _capacity(runner: ClockRunner) -> float:
-    return runner.rate(runner.point(INLJ))
-
-
-def processing_by_clock(runner: ClockRunner) -> Findings:
-    """Figure 5.7 (a), by the clock."""
-    pace, sizes = _capacity(runner) / 2, (MILLION // 2, 2 * MILLION, 4 * MILLION)
-    rows = [(n, *(1e3 * mean_wait(runner, name, pace, n) for name in _CLOCKED)) for n in sizes]
-    slow, inlj = [row[2] / row[1] for row in rows], [row[3] for row in rows]
-    parts = [
-        (f"rows stay {min(slow):.1f} to {max(slow):.1f} times as long in MESHJOIN as in HYBRIDJOIN", min(slow) > 3),
-        (f"INLJ takes {min(inlj):.2f} to {max(inlj):.2f} ms whatever the master data", max(inlj) < 1.5 * min(inlj)),
-    ]
-    grid = Grid("Mean ms to the match, exponent 1", ("master rows", *_CLOCKED), rows)
-    note = f"{pace:,.0f} rows a second arrive, half of what INLJ keeps up with here. {runner.note}"
-    return judged(parts, note, grid.chart("ms", title="Time to the match", log_x=True, log_y=True), grid)
-
-
-def waiting_by_clock(runner: ClockRunner) -> Findings:
-    """Figure 5.7 (b), by the clock."""
-    capacity = _capacity(runner)
-    paces = [share * capacity for share in _SHARES]
-    rows = [(pace, *(1e3 * mean_wait(runner, name, pace) for name in _CLOCKED)) for pace in paces]
-    below, above = ([row for row in rows if (row[0] < capacity) is low] for low in (True, False))
-    parts = [
-        (f"rows wait longer in MESHJOIN than in HYBRIDJOIN at every rate, {min(r[2] / r[1] for r in rows):.1f} "
-         "times at least", all(r[2] > r[1] for r in rows)),
-        (f"below INLJ's capacity of {capacity:,.0f} rows a second they wait longer in HYBRIDJOIN than in INLJ",
-         all(r[1] > r[3] for r in below)),
-        ("above it INLJ's backlog grows with the rate, beyond HYBRIDJOIN's waits",
-         above[-1][3] > above[0][3] and all(r[3] > r[1] for r in above)),
-    ]  # fmt: skip
-    grid = Grid("Mean ms that rows stay", ("rows a second that arrive", *_CLOCKED), rows)
-    note = f"Streams of {_SECONDS:g} s, the second half counted; INLJ's backlog grows for as long. {runner.note}"
-    return judged(parts, note, grid.chart("ms", title="Waiting, exponent 1", log_x=True, log_y=True), grid)
+def by_clock(runner: ClockRunner, shares: Sequence[float], master: Sequence[int]) -> Figures:
+    """Mean milliseconds that rows stay, at shares of what INLJ keeps up with or over numbers of master rows."""
+    capacity = runner.rate(runner.point(INLJ))
+    points = [(share * capacity, rows) for share in shares for rows in master]
+    rows = [(pace, n, *(1e3 * mean_wait(runner, name, pace, n) for name in (HYBRID, MESH, INLJ))) for pace, n in points]
+    more = {"capacity": capacity, "seconds": _SECONDS, "note": runner.note}
+    return Figures.of(rows, "pace rows hybrid mesh inlj", **more)

@@ -29,13 +29,22 @@ from typing import TYPE_CHECKING
 
 from dovetail.workloads.arrivals import Bursty, Constant, Poisson, bursty_counts, parse_arrivals
 from dovetail.workloads.blocks import BLOCK_ROWS, EPOCH_US, Workload
-from dovetail.workloads.interval_sets import LambdaIntervals, RandomIntervals, intervals, lambda_intervals
-from dovetail.workloads.lengths import Exponential, Fixed, LogUniform, Mixture, Pareto, parse_lengths
-from dovetail.workloads.master_data import Master, master
-from dovetail.workloads.price_lists import PriceLists
+from dovetail.workloads.interval_sets import (
+    Exponential,
+    Fixed,
+    LambdaIntervals,
+    LogUniform,
+    Mixture,
+    Pareto,
+    RandomIntervals,
+    intervals,
+    lambda_intervals,
+    parse_lengths,
+)
 from dovetail.workloads.relation_sets import RELATION_SETS, Relation, relation, relations
 from dovetail.workloads.retail import (
     Orders,
+    PriceLists,
     Products,
     Promotions,
     Shipments,
@@ -45,7 +54,7 @@ from dovetail.workloads.retail import (
     promotions,
     shipments,
 )
-from dovetail.workloads.streams import ZipfStream, zipf_stream
+from dovetail.workloads.streams import Master, ZipfStream, master, zipf_stream
 from dovetail.workloads.weather import Weather
 from dovetail.workloads.zipf import ZipfKeys, ZipfLaw, zipf_keys
 

@@ -10,7 +10,7 @@ from typing import Protocol
 import numpy as np
 
 from dovetail.workloads.blocks import BLOCK_ROWS, F64, I64, generator, require, require_count, require_seed, whole
-from dovetail.workloads.calls import parse_call
+from dovetail.workloads.options import parse_call
 
 
 class Arrivals(Protocol):

@@ -1,15 +1,54 @@
-"""Options of a source, which arrive as text, turned into the arguments of the function that makes its workload."""
+"""Options as text: values written as calls ("pareto(1.5, 1, 1000)"), and the arguments of a workload's function."""
 
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
 from types import NoneType
-from typing import Literal, get_args, get_origin, get_type_hints
+from typing import Literal, TypeVar, get_args, get_origin, get_type_hints
 
+from dovetail import request
 from dovetail.errors import PlanError
 from dovetail.workloads.blocks import Workload
-from dovetail.workloads.calls import nearest
+
+T = TypeVar("T")
+
+_CALL = re.compile(r"\s*([a-z_]+)\s*(?:\(([^()]*)\))?\s*")
+
+
+def nearest(given: str, allowed: Mapping[str, object]) -> str:
+    """A hint for a name that is not allowed: the nearest one if any is near, and all of them."""
+    near = request.nearest(given, allowed)
+    hint = "" if near is None else f"did you mean {near!r}? "
+    return f"{hint}Allowed: {', '.join(sorted(allowed))}."
+
+
+def parse_call(text: str, makers: Mapping[str, Callable[..., T]]) -> T:
+    """The value that a text such as "fixed(10)" describes; numbers only, in the order of the maker's parameters."""
+    match = _CALL.fullmatch(text)
+    if match is None:
+        raise PlanError(f"cannot read {text!r}; write a name with numbers, such as 'fixed(10)'.")
+    name, arguments = match.groups()
+    if name not in makers:
+        raise PlanError(f"unknown {name!r} in {text!r}: {nearest(name, makers)}")
+    numbers = [_number(part, text) for part in (arguments or "").split(",") if part.strip()]
+    try:
+        return makers[name](*numbers)
+    except TypeError as error:
+        raise PlanError(f"wrong number of parameters in {text!r}: {error}.") from None
+
+
+def _number(part: str, text: str) -> int | float:
+    cleaned = part.strip().replace("_", "")
+    try:
+        return int(cleaned)
+    except ValueError:
+        pass
+    try:
+        return float(cleaned)
+    except ValueError:
+        raise PlanError(f"{part.strip()!r} in {text!r} is not a number.") from None
 
 
 def split_options(

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -17,15 +18,86 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from dovetail.errors import PlanError
-from dovetail.workloads.arrivals import parse_arrivals
-from dovetail.workloads.blocks import BLOCK_ROWS, Workload
+from dovetail.workloads.arrivals import Arrivals, parse_arrivals
+from dovetail.workloads.blocks import BLOCK_ROWS, I64, Workload
 from dovetail.workloads.interval_sets import intervals, lambda_intervals
-from dovetail.workloads.master_data import master
 from dovetail.workloads.options import split_options
-from dovetail.workloads.pace import AtOnce, Drawn, Pace, Steady
 from dovetail.workloads.relation_sets import relation
 from dovetail.workloads.retail import orders, products, promotions, shipments
-from dovetail.workloads.streams import zipf_stream
+from dovetail.workloads.streams import master, zipf_stream
+
+
+class Pace(Protocol):
+    """Tells how far a stream has come."""
+
+    def arrived(self, first: int, seconds: float) -> int:
+        """Rows that have arrived so long after row `first` did; a stream that starts again goes on from its row."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AtOnce:
+    """All rows are there from the start."""
+
+    rows: int
+
+    def arrived(self, first: int, seconds: float) -> int:
+        """All of them."""
+        return self.rows
+
+
+@dataclass(frozen=True, slots=True)
+class Steady:
+    """So many rows a second."""
+
+    rows: int
+    rows_per_second: float
+
+    def arrived(self, first: int, seconds: float) -> int:
+        """The share of the time."""
+        return min(self.rows, first + int(seconds * self.rows_per_second))
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """At the times of an arrival process, which the seed fixes."""
+
+    rows: int
+    arrivals: Arrivals
+    seed: int
+    _passed: dict[int, tuple[int, int]] = field(default_factory=dict, repr=False, compare=False)
+
+    def arrived(self, first: int, seconds: float) -> int:
+        """Every row whose time is not after that of row `first` plus the time since.
+
+        Blocks that have arrived whole since `first` are not drawn again, so asking costs the same however long the
+        stream has run.
+        """
+        if first >= self.rows:
+            return self.rows
+        began, block = self._start(first, int(seconds * 1e6))
+        until = began + int(seconds * 1e6)
+        while True:
+            start, times = block * BLOCK_ROWS, self._times(block)
+            row = start + int(np.searchsorted(times, until, side="right"))
+            if row < start + len(times) or row >= self.rows:
+                self._passed[first] = (began, block)
+                return max(first, row)
+            block += 1
+
+    def _start(self, first: int, elapsed_us: int) -> tuple[int, int]:
+        """The time of row `first`, and a block before which everything has arrived."""
+        if first in self._passed:
+            began, block = self._passed[first]
+            if int(self._times(block)[0]) <= began + elapsed_us:
+                return began, block
+        block = first // BLOCK_ROWS
+        return int(self._times(block)[first % BLOCK_ROWS]), block
+
+    def _times(self, block: int) -> I64:
+        count = min(BLOCK_ROWS, self.rows - block * BLOCK_ROWS)
+        return self.arrivals.times_us(self.seed, "pace", block, count, self.rows)
+
 
 READING: dict[str, type] = {"partitions": int, "rows_per_batch": int, "rows_per_second": float, "pace": str}
 """Options of every source: tasks per read, and for streams the largest micro-batch and the rate in real time: so many

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 
 import pytest
 from bench.case import Case, Outcome, Params, Rival, Run
-from bench.cases.xquery import CASE
-from bench.catalogue import load_experiments
+from bench.catalogue import load_cases, load_experiments
 from bench.context import BenchContext
 
 from bench.experiments import xquery as timing
 from dovetail.errors import DataError
 
+CASE = load_cases()["xquery"]
 PLACES = {f"figure 7.{n}" for n in range(5, 10)}
 
 

@@ -8,24 +8,40 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
-from bench.experiments.online.many import BLOCK, chain_parts, share, star_parts
-from bench.experiments.online.streams import MEMORY, ROWS, SPECIFIED_MANY
+import numpy as np
+from bench.catalogue import Called, load_experiments
+from bench.experiment import Part
+from bench.experiments.online.many import BLOCK, share
+from bench.experiments.online.streams import MEMORY, PRINTED, ROWS
+from bench.judge import Figures
 from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 
 from dovetail.joins.online.answers import PHASES
+
+
+def verdicts(found: Mapping[str, Sequence[float]]) -> list[Part]:
+    """What the source claims of chains and of stars, by these shares; indexes take next to nothing."""
+    arrays = {line: np.array(shares) for line, shares in found.items()}
+    arrays |= {f"{shape} of 4, oldest": np.ones(len(MEMORY)) for shape in ("chain", "star")}
+    parts: list[Part] = []
+    for name in ("online-chains", "online-star"):
+        run = load_experiments()[name].run
+        assert isinstance(run, Called)
+        parts += run.judge.parts(run.judge.names(Figures({"found": arrays, "indexes": 0.0})))
+    return parts
 
 
 def multi_lines(rows: int = ROWS, block: int = BLOCK) -> Iterator[str]:
     """Measured shares with the reference counts beside them, line by line as they are found; the verdicts."""
     yield f"{'percent online':28}" + "".join(f"{f'{percent} % memory':>20}" for percent in MEMORY)
     found = {}
-    for line, printed in SPECIFIED_MANY.items():
+    for line, printed in PRINTED["many"].items():
         found[line] = tuple(share(line, percent, rows, block) for percent in MEMORY)
         cells = [f"{mine:8.2f} ({theirs:5.2f})" for mine, theirs in zip(found[line], printed, strict=True)]
         yield f"{line:28}" + "".join(f"{cell:>20}" for cell in cells)
-    for says, holds in (*chain_parts(found), *star_parts(found)):
+    for says, holds in verdicts(found):
         yield f"{says}: {'holds' if holds else 'does not hold'}"
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from bench.experiments.online.many import chain_parts, share, star_parts
-from bench.experiments.online.streams import SPECIFIED_MANY
-from tests.online.multiway.paper import TRIALS, evidence_table
+from bench.experiments.online.many import share
+from bench.experiments.online.streams import PRINTED
+from tests.online.multiway.paper import TRIALS, evidence_table, verdicts
 
 ROWS, BLOCK = 10_000, 10
 
@@ -14,7 +14,7 @@ ROWS, BLOCK = 10_000, 10
 def test_miner_gives_shares_near_the_reference_counts() -> None:
     """Blocks and inputs are smaller than there, which costs some points."""
     for line in ("chain of 2, MINER", "chain of 4, MINER", "star of 4, MINER"):
-        assert share(line, 20, 2 * ROWS, 2 * BLOCK) == pytest.approx(SPECIFIED_MANY[line][-1], abs=8.0), line
+        assert share(line, 20, 2 * ROWS, 2 * BLOCK) == pytest.approx(PRINTED["many"][line][-1], abs=8.0), line
 
 
 def test_more_inputs_leave_less_memory_for_each() -> None:
@@ -38,5 +38,5 @@ def test_the_table_of_evidence_shows_nothing_lost_or_twice() -> None:
 
 
 def test_verdicts_follow_from_the_figures() -> None:
-    assert [holds for _, holds in chain_parts(SPECIFIED_MANY)] == [False, False, False]
-    assert [holds for _, holds in star_parts(SPECIFIED_MANY)] == [True, False]
+    found = [holds for _, holds in verdicts(PRINTED["many"])]
+    assert found == [False, False, False, True, True, False]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from bench.experiments.semistream.waits import at_rate, page_reads_suffice, round_times
+from bench.experiments.semistream.times import inlj_delay, round_times
 from scipy.stats import poisson
 
 from dovetail.errors import PlanError
@@ -135,56 +135,13 @@ def test_hybridjoin_against_memory(megabytes: int, w: float, alternate: float, i
     assert other.mu / found.mu == pytest.approx(in_rate, rel=0.08)
 
 
-# Mean and longest residence at low rates. Reference: docs/algorithms/semistream.md, 8.5.
-@pytest.mark.parametrize(
-    ("arrival", "exponent", "lookup", "mean", "longest"),
-    [
-        (125, 0.0, "oldest", 11, 14),
-        (200, 0.0, "oldest", 18, 26),
-        (500, 0.0, "oldest", 22, 38),
-        (2000, 0.0, "oldest", 23, 45),
-        (5000, 0.0, "oldest", 24, 48),
-        (500, 1.0, "oldest", 5.7, 10.6),
-        (2000, 1.0, "oldest", 17.6, 34.5),
-        (5000, 1.0, "oldest", 22.3, 44.5),
-        (500, 1.0, "alternate", 4.0, 21.8),
-        (2000, 1.0, "alternate", 7.6, 55.7),
-        (5000, 1.0, "alternate", 8.6, 67.6),
-    ],
-)
-def test_waiting_times_of_hybridjoin(arrival: float, exponent: float, lookup: str, mean: float, longest: float) -> None:
-    setting = source(exponent=exponent, lookup=lookup)
-    found = at_rate(MODELS["hybridjoin"].predict, setting, predict("hybridjoin", setting, PLAIN), arrival)
-    assert found.sustained
-    assert found.mean_s == pytest.approx(mean, rel=0.05)
-    assert found.longest_s == pytest.approx(longest, rel=0.10)
-
-
-def test_a_stream_slower_than_a_load_waits_for_one_load() -> None:
-    setting = source(exponent=0.0)
-    found = at_rate(MODELS["hybridjoin"].predict, setting, predict("hybridjoin", setting, PLAIN), 60)
-    assert found.mean_s == pytest.approx(0.011, rel=0.05)
-    assert found.waiting < 1
-
-
-def test_a_stream_faster_than_the_join_is_not_sustained() -> None:
-    setting = source()
-    prediction = predict("hybridjoin", setting, PLAIN)
-    found = at_rate(MODELS["hybridjoin"].predict, setting, prediction, 20_000)
-    assert not found.sustained
-    assert found.mean_s == pytest.approx(prediction.mean_residence_s)
-
-
 @pytest.mark.parametrize(("arrival", "delay_s"), [(60, 0.0058), (125, 0.0085), (200, 0.069)])
 def test_delay_of_inlj(arrival: float, delay_s: float) -> None:
-    found = at_rate(MODELS["inlj"].predict, source(), predict("inlj", source(), PAGE), arrival)
-    assert found.sustained
-    assert found.mean_s == pytest.approx(delay_s, rel=0.03)
+    assert inlj_delay(predict("inlj", source(), PAGE), arrival) == pytest.approx(delay_s, rel=0.03)
 
 
 def test_inlj_is_unstable_beyond_its_rate() -> None:
-    found = at_rate(MODELS["inlj"].predict, source(), predict("inlj", source(), PAGE), 500)
-    assert (found.sustained, found.mean_s) == (False, float("inf"))
+    assert inlj_delay(predict("inlj", source(), PAGE), 500) == float("inf")
 
 
 @pytest.mark.parametrize(
@@ -196,8 +153,6 @@ def test_times_of_meshjoin(arrival: float, step: float, match: float, residence:
     assert found.step_s == pytest.approx(step, rel=0.08)
     assert found.to_match_s == pytest.approx(match, rel=0.02)
     assert found.residence_s == pytest.approx(residence, rel=0.02)
-    at = at_rate(MODELS["meshjoin"].predict, source(), predict("meshjoin", source(), MESH), arrival)
-    assert at.longest_s == found.residence_s
 
 
 def test_residence_bounds() -> None:
@@ -381,16 +336,6 @@ def test_a_join_phase_reads_in_turn_where_neighbours_are_asked_for_too() -> None
     assert few.seconds / few.steps == pytest.approx(9.94e-3 + 500 * 2617e-9, rel=0.02)
 
 
-def test_joins_that_collect_let_a_slow_stream_wait() -> None:
-    here = source(max_age=1e6)
-    ssij = at_rate(MODELS["ssij"].predict, here, predict("ssij", here, PLAIN), 100)
-    assert ssij.sustained
-    assert ssij.longest_s == pytest.approx(304_470 / 100, rel=0.01)
-    assert ssij.mean_s == pytest.approx(ssij.longest_s / 2, rel=0.01)
-    lists = at_rate(MODELS["partitioned"].predict, here, predict("partitioned", here, PLAIN), 100)
-    assert lists.longest_s == pytest.approx(1e6 / 100, rel=0.01)
-
-
 def test_lists_are_as_long_as_the_threshold_lets_them_grow() -> None:
     fitted = predict("partitioned", source(), PLAIN)
     assert fitted.w == pytest.approx(2 * 304_470 / 4000, rel=0.02)
@@ -399,12 +344,6 @@ def test_lists_are_as_long_as_the_threshold_lets_them_grow() -> None:
     assert short.waiting < 304_469
     full = predict("partitioned", source(list_threshold=float("inf")), PLAIN)
     assert full.w > 2 * fitted.w
-
-
-def test_page_reads_suffice_up_to_seven_tenths() -> None:
-    here = replace(source(), page_bytes=8192)
-    assert page_reads_suffice(here, 140)
-    assert not page_reads_suffice(here, 150)
 
 
 def test_probing_the_smaller_side_is_cheaper() -> None:

@@ -13,8 +13,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.operators import CacheJoin, HybridJoin, MeshJoin, OptimisedXHybridJoin
 from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.workloads.permutation import permuted
-from dovetail.workloads.zipf import ZipfLaw
+from dovetail.workloads.zipf import ZipfLaw, permuted
 
 SCHEMA = pa.schema([pa.field("key", pa.int64(), nullable=False)])
 
