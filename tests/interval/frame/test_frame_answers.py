@@ -10,10 +10,16 @@ from tests.interval.frame.answers import LEFT_COLUMNS, RIGHT_COLUMNS, SCHEMA, an
 
 import oracle
 from dovetail.errors import BudgetExceeded, DataError, PlanError
-from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
+from dovetail.joins.interval.api import (
+    count_overlaps,
+    count_rows,
+    interval_count,
+    interval_join,
+    interval_topk,
+    plan_interval_join,
+)
 from dovetail.joins.interval.plan import statistics as frame_statistics
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute
-from dovetail.joins.interval.plan.plan import count_rows
 from dovetail.joins.interval.plan.ranges import range_cells
 from dovetail.joins.interval.relation import RELATIONS
 from dovetail.joins.interval.request import CountOptions

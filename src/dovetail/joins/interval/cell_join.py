@@ -20,12 +20,10 @@ from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.interval.codes import classify, encode_stream
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.operators.driver import IntervalOperator
-from dovetail.joins.interval.operators.memory import RowBytes
-from dovetail.joins.interval.operators.spec import END, KEY, START
-from dovetail.joins.interval.relation import Closed, Relation
+from dovetail.joins.interval.operators.spec import END, KEY, START, RowBytes
+from dovetail.joins.interval.relation import Closed, Relation, classify, encode_stream
 
 _LARGEST_ROW = 32  # a budget of this many times the largest row is always enough
 _BATCH_SHARE = 0.5  # of the budget at most is kept free for the batch in hand

@@ -16,7 +16,6 @@ from dovetail.engine.spill import SpillFile
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.partitions import LIMIT, NEXT, OPEN, assign_disjoint, merge_disjoint
 from dovetail.joins.interval.operators.driver import Pull
-from dovetail.joins.interval.operators.memory import RowBytes, stretches
 from dovetail.joins.interval.operators.partitioned import (
     Intake,
     Loaded,
@@ -26,7 +25,7 @@ from dovetail.joins.interval.operators.partitioned import (
     empty_batch,
     pieces_of,
 )
-from dovetail.joins.interval.operators.spec import END, KEY, START, IntervalSpec
+from dovetail.joins.interval.operators.spec import END, KEY, START, IntervalSpec, RowBytes, stretches
 
 _FRAMES = 256
 _ROWS_PER_FRAME = 4

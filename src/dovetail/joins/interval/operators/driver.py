@@ -23,8 +23,7 @@ from dovetail.engine.operator import OperatorBase
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels import sweep as sw
-from dovetail.joins.interval.operators.memory import Shares
-from dovetail.joins.interval.operators.spec import END, KEY, ROW, SIDES, START, Emit, IntervalSpec
+from dovetail.joins.interval.operators.spec import END, KEY, ROW, SIDES, START, Emit, IntervalSpec, Shares
 
 
 class Inbox:

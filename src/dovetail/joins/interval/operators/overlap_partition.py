@@ -16,10 +16,9 @@ from dovetail.joins.interval.cost.statistics import IntervalStatistics
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.partitions import any_may_match, join_slots
 from dovetail.joins.interval.operators.driver import Pull
-from dovetail.joins.interval.operators.memory import RowBytes
 from dovetail.joins.interval.operators.partitioned import Intake, Loaded, PartitionedOperator, RowQueue
 from dovetail.joins.interval.operators.slot_store import Slots, SlotStore
-from dovetail.joins.interval.operators.spec import END, START, IntervalSpec, slot_tests
+from dovetail.joins.interval.operators.spec import END, START, IntervalSpec, RowBytes, slot_tests
 
 
 class Survey:

@@ -18,8 +18,7 @@ from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels.sweep import Rows
 from dovetail.joins.interval.operators.driver import IntervalOperator, Need
-from dovetail.joins.interval.operators.memory import OVERHEAD_BYTES, RowBytes, rows_within
-from dovetail.joins.interval.operators.spec import END, ROW, START, IntervalSpec
+from dovetail.joins.interval.operators.spec import END, OVERHEAD_BYTES, ROW, START, IntervalSpec, RowBytes, rows_within
 
 _NONE: I64 = int64s([])
 

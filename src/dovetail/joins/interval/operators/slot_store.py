@@ -15,9 +15,8 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
-from dovetail.joins.interval.operators.memory import stretches
 from dovetail.joins.interval.operators.partitioned import Loaded, RowStore, empty_batch, pieces_of
-from dovetail.joins.interval.operators.spec import END, KEY, START
+from dovetail.joins.interval.operators.spec import END, KEY, START, stretches
 
 _WORD = 2**64
 MOST_SLOTS = 2**30

@@ -18,8 +18,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.sweep import Rows, spill_step
 from dovetail.joins.interval.operators.driver import IntervalOperator, Need, Pull
-from dovetail.joins.interval.operators.memory import OVERHEAD_BYTES, RowBytes, rows_within
-from dovetail.joins.interval.operators.spec import END, KEY, START, IntervalSpec
+from dovetail.joins.interval.operators.spec import END, KEY, OVERHEAD_BYTES, START, IntervalSpec, RowBytes, rows_within
 
 NO_ROWS: I64 = int64s([])
 

@@ -26,7 +26,6 @@ from dovetail.engine.exchanged import SIDE
 from dovetail.engine.keys import KeyEncoder, bound_numbers
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.joins.interval.codes import INVERTED, USABLE, classify, encode_sides
 from dovetail.joins.interval.index.answers import COUNT, Kind, Question, RightIndex, answer, answer_cell
 from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.count import count_pairs
@@ -35,6 +34,7 @@ from dovetail.joins.interval.plan.join_types import ROW, WHOLE, CellsJoin
 from dovetail.joins.interval.plan.ranges import RangeCells, in_ranges, side_columns
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.plan.statistics import Inputs, row_counts
+from dovetail.joins.interval.relation import INVERTED, USABLE, classify, encode_sides
 from dovetail.joins.interval.request import Request
 from dovetail.spark.frames import is_connect, quoted, unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, task_frame
