@@ -9,15 +9,13 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.bins import key_pairs
 from dovetail.joins.interval.cost import Choice, FrameMemory, IntervalStatistics, choose
 from dovetail.joins.interval.index.answers import INDEX_BYTES
 from dovetail.joins.interval.operators.spec import sweepable
+from dovetail.joins.interval.plan.cells import BinCells, OrderCells, key_pairs
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute
 from dovetail.joins.interval.plan.native import (
-    BinCells,
     NativeRoute,
-    OrderCells,
     bin_cells,
     candidate_cost,
     order_cells,

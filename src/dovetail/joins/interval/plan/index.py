@@ -30,7 +30,7 @@ from dovetail.joins.interval.index.answers import COUNT, Kind, Question, RightIn
 from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.count import count_pairs
 from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
-from dovetail.joins.interval.plan.join_types import ROW, WHOLE, CellsJoin
+from dovetail.joins.interval.plan.cells import ROW, WHOLE, CellsJoin
 from dovetail.joins.interval.plan.ranges import RangeCells, in_ranges, side_columns
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.plan.statistics import Inputs, row_counts

@@ -27,7 +27,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.interval.cell_join import CellJoin, SideColumns, join_cell
 from dovetail.joins.interval.cost import Choice
-from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, CellsJoin
+from dovetail.joins.interval.plan.cells import CELL_COLUMNS, MISS_CELLS, CellsJoin
 from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Inputs

@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.kernels.arrays import AnyArray
-from dovetail.joins.interval.bins import Sample
+from dovetail.engine.kernels.arrays import F64, I64, AnyArray
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.request import Request
 from dovetail.spark.frames import observation, observed, parallelism, quoted, unquoted
@@ -45,6 +44,25 @@ _AGGREGATES = (
     "sum(tb) as text_bytes",
 )
 _SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Positions of sampled usable rows of one side, and how many usable rows it stands for."""
+
+    start: F64
+    end: F64
+    key: I64
+    rows: int
+
+    @property
+    def weight(self) -> float:
+        """Rows of the input for each row of the sample."""
+        return self.rows / max(1, len(self.start))
+
+    def thinned(self, most: int) -> Sample:
+        """The first `most` rows of the sample, which stand for the same number of input rows."""
+        return Sample(self.start[:most], self.end[:most], self.key[:most], self.rows)
 
 
 @dataclass(frozen=True, slots=True)
