@@ -13,7 +13,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.asof.operator import LEFT_SHARE, RIGHT_SHARE
 from dovetail.joins.asof.plan.index import Cells, IndexWay, choose_cells, draw, even_cells
-from dovetail.joins.asof.plan.sides import Side, prepare, spark_only, tolerance_units
+from dovetail.joins.asof.plan.sides import Side, index_obstacle, prepare, tolerance_units
 from dovetail.joins.asof.plan.window import WindowWay
 from dovetail.joins.asof.request import AsofOptions, Request
 from dovetail.joins.asof.right_index import ROW_BYTES
@@ -150,7 +150,7 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> AsofPlan:
     asked = left.schema[_column(left, request.on.left)].dataType
     tolerance = tolerance_units(request.tolerance, mine.kind, asked)
     sink = MetricsSink(left.sparkSession)
-    obstacle = spark_only(mine, theirs)
+    obstacle = index_obstacle(mine, theirs)
     if obstacle is not None and request.algorithm == "index":
         raise PlanError(f"algorithm='index': {obstacle}; use 'window' or 'auto'.", argument="algorithm")
     if obstacle is not None or request.algorithm == "window":

@@ -219,7 +219,7 @@ def interval_count(left: DataFrame, right: DataFrame, request: Request) -> int:
     if driver is not None:
         with suppress(BudgetExceeded):  # many rows have come since they were counted
             return driver.count()
-    counted = _counted(left, right, request, columns=())
+    counted = count_rows(left, right, request, columns=())
     return int(counted.agg(F.coalesce(F.sum(COUNT), F.lit(0))).first()[0])  # type: ignore[index]  # an aggregate has a row
 
 
@@ -234,7 +234,7 @@ def count_overlaps(left: DataFrame, right: DataFrame, request: Request) -> DataF
     >>> dovetail.count_overlaps(shifts, calls).select("name", "n_overlaps").orderBy("name").collect()
     [Row(name='ada', n_overlaps=2), Row(name='bob', n_overlaps=1)]
     """
-    return _counted(left, right, request)
+    return count_rows(left, right, request)
 
 
 @takes(TopOptions)
@@ -272,7 +272,9 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPl
     return IntervalPlan(asked, inputs, choose_join(inputs))
 
 
-def _counted(left: DataFrame, right: DataFrame, request: Request, columns: tuple[str, ...] | None = None) -> DataFrame:
+def count_rows(
+    left: DataFrame, right: DataFrame, request: Request, columns: tuple[str, ...] | None = None
+) -> DataFrame:
     """Left rows with the number of their matches, `n_overlaps`; all of left's columns, or those given."""
     if COUNT in left.columns:
         raise PlanError(f"left input already has a column {COUNT!r}; rename it first", argument="left")

@@ -6,7 +6,8 @@ import functools
 import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from pathlib import Path
+from typing import Any, ClassVar, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -335,6 +336,8 @@ class IntervalSpec:
     track: tuple[Side, ...] = ()
     frames: Frames | None = None
 
+    operator: ClassVar[type[Any]]
+
     def __post_init__(self) -> None:
         if self.halves not in (0, 1) or self.shift not in (0, 1):
             raise PlanError(f"halves={self.halves}, shift={self.shift}: each must be 0 or 1")
@@ -367,6 +370,10 @@ class IntervalSpec:
         parts += [f"track={'+'.join(self.track)}"] if self.track else []
         parts += [f"capacity={self.frames.tuples} tuples"] if self.frames else []
         return f"{type(self).__name__}: {', '.join(parts)}"
+
+    def open(self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None) -> Any:
+        """The running join."""
+        return self.operator(self, budget, schemas, spill_dir)
 
     def shares(self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema]) -> Shares:
         """How this join divides the budget; `PlanError` if a schema lacks a code column or memory is too small."""
