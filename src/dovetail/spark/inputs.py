@@ -227,6 +227,20 @@ def known_bytes(frame: DataFrame) -> int:
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
+def plan_key(frame: DataFrame) -> tuple[int, int] | None:
+    """What tells that a DataFrame reads what another one did, in this session: its plan and its size; no job.
+
+    None if that is not known: over Spark Connect, of random values, and of sources whose size Spark does not know.
+    """
+    if is_connect(frame):
+        return None
+    execution = frame._jdf.queryExecution()
+    size = int(execution.optimizedPlan().stats().sizeInBytes())
+    if size >= UNKNOWN_BYTES or not execution.analyzed().deterministic():
+        return None
+    return int(frame._jdf.semanticHash()), size
+
+
 def collation_of(kind: T.DataType) -> str | None:
     """The collation of a text type that does not compare by its bytes; None for every other type."""
     return kind.collation if isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation() else None

@@ -34,7 +34,7 @@ from dovetail.joins.interval.plan.write import new_target, write_cells, write_fr
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
 from dovetail.spark.frames import arrow_type, is_connect, quoted
-from dovetail.spark.task import MetricsSink
+from dovetail.spark.task_errors import translate_task_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +102,7 @@ class IntervalPlan:
             files = write_frame(frame, target)
         else:
             pruned = (side.pruned(columns) for side in (left, right))
-            files = write_cells(*ranges.inner_tasks(*pruned), self.inputs.sink, target)
+            files = write_cells(*ranges.inner_tasks(*pruned), ranges.inputs.sink, target)
         if is_connect(frame):  # over Spark Connect the counts of tasks do not come back
             return written(files, self._planned())
         return written(files, self.metrics() if ranges is None else ranges.add_measured(self._planned()))
@@ -291,6 +291,7 @@ def _overlap_length(left: Side, right: Side) -> str:
 
 def _prepared(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
     """Both sides, with every part of the request checked against their columns; starts no job."""
+    translate_task_errors()
     sides = prepare(left, right, request)
     output_columns(*sides, request)
     if request.split_points is not None:
@@ -301,8 +302,7 @@ def _prepared(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side
 
 
 def _inputs(request: Request, left: Side, right: Side) -> Inputs:
-    statistics = collect_statistics(left, right, request)
-    return Inputs(request, left, right, statistics, MetricsSink(left.frame.sparkSession))
+    return Inputs(request, left, right, collect_statistics(left, right, request))
 
 
 def _check_condition(left: Side, right: Side, request: Request) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -202,6 +202,17 @@ def _pair(closed: object) -> tuple[str, str]:
 USABLE, NULL_BOUND, EMPTY, INVERTED = 0, 1, 2, 3
 
 _LARGEST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class SideColumns:
+    """The columns of a side, each with its place in the stream, and which of them are bounds and keys."""
+
+    columns: Mapping[str, str]
+    start: str
+    end: str
+    keys: tuple[str, ...]
+    closed: Closed
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from dovetail.spark.inputs import (
     only_columns,
     type_with_codes,
 )
+from dovetail.spark.task_errors import MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,8 @@ class Side:
         return self if whole == "true" else replace(self, frame=self.frame.where(whole))
 
     def _late_error(self) -> str:
-        return f"{self.shown} input changed since it was planned: it has an interval that ends before it starts"
+        changed = f"{self.shown} input changed since it was planned: it has an interval that ends before it starts"
+        return f'{MARK}DataError: {changed} or holds NaN. Repair it, or pass invalid="drop" or invalid="null".'
 
     def pruned(self, columns: Sequence[str]) -> Side:
         """The side with only the columns that are wanted or joined on."""
