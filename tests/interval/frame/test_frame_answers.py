@@ -123,8 +123,8 @@ def test_one_match_is_kept_by_right_rows(spark: SparkSession, keep: str, algorit
 def test_few_rows_are_counted_by_one_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, small_rows: int) -> None:
     """Unless a partition has more rows than its size tells: then tasks count."""
     monkeypatch.setattr(choose, "SMALL_ROWS", small_rows)
-    left, right = random_rows(71, 60), random_rows(72, 70)
-    frames = [spark.createDataFrame(rows, SCHEMA.format("int")).coalesce(1) for rows in (left, right)]
+    bounds = "id % 3 as k", "if(id % 7 = 0, null, id) as start", "id + id % 5 - 1 as end"
+    frames = [spark.range(0, rows, 1, 1).selectExpr(*bounds) for rows in (60, 70)]
     context = spark.sparkContext
     context.setJobGroup(f"counting {small_rows}", "counting")
     try:
