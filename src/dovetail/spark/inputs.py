@@ -151,7 +151,8 @@ def named_inputs(
     theirs |= {name: f"{SHARED}{name}" for name in shared}
     found = []
     for number, (frame, out) in enumerate(zip(frames, (mine, theirs), strict=True)):
-        own = [(quoted(key[number]), frame.schema[key[number]].dataType, key.kind) for key in keys]
+        columns = [(key.left, key.right)[number] for key in keys]
+        own = [(quoted(c), frame.schema[c].dataType, key.kind) for c, key in zip(columns, keys, strict=True)]
         ready, names = _named_columns("lr"[number], frame, out, [*wanted[number], *own])
         payload = tuple(out[name] for name in frame.columns if not out[name].startswith(RESERVED))
         at = len(wanted[number])

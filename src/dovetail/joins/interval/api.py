@@ -26,9 +26,8 @@ from dovetail.joins.interval.plan.choose import (
     choose_top,
     choose_total,
 )
-from dovetail.joins.interval.plan.native import as_column
 from dovetail.joins.interval.plan.ranges import RangesRoute, points_from_hint
-from dovetail.joins.interval.plan.sides import Side, output_columns, prepare, project
+from dovetail.joins.interval.plan.sides import Side, as_column, output_columns, prepare, project
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
 from dovetail.joins.interval.plan.write import new_target, write_cells, write_frame, written
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest

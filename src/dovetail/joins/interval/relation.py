@@ -199,6 +199,25 @@ def _pair(closed: object) -> tuple[str, str]:
     )
 
 
+_EQUALITIES = frozenset({"starts", "started_by", "ends", "ended_by", "equals", "meets", "met_by"})
+
+
+def strategy(relation: Relation) -> str:
+    """How pairs of a relation can be found: bins, equality, order (before, after) or nested_loop."""
+    if relation.only in _EQUALITIES:
+        return "equality"
+    if relation.only in ("before", "after"):
+        return "order"
+    return "nested_loop" if _holds_apart(relation) else "bins"
+
+
+def _holds_apart(relation: Relation) -> bool:
+    """Whether the relation can hold for two intervals that neither share nor touch a point."""
+    spans = list(itertools.combinations_with_replacement(range(4), 2))
+    apart = [(a, b) for a, b in itertools.product(spans, repeat=2) if a[1] < b[0] or a[0] > b[1]]
+    return any(relation.holds(*(sign(x, y) for x in a for y in b)) for a, b in apart)
+
+
 USABLE, NULL_BOUND, EMPTY, INVERTED = 0, 1, 2, 3
 
 _LARGEST = np.iinfo(np.int64).max

@@ -19,7 +19,6 @@ from dovetail.joins.interval.plan.native import (
     bin_cells,
     candidate_cost,
     order_cells,
-    strategy,
 )
 from dovetail.joins.interval.plan.ranges import RangesRoute, range_cells
 from dovetail.joins.interval.plan.sides import Side
@@ -31,7 +30,7 @@ from dovetail.joins.interval.plan.statistics import (
     kept_row_counts,
     text_bytes,
 )
-from dovetail.joins.interval.relation import Relation
+from dovetail.joins.interval.relation import Relation, strategy
 from dovetail.joins.interval.request import OPERATORS, Request
 from dovetail.spark.frames import parallelism
 from dovetail.spark.inputs import known_bytes, spark_only

@@ -6,13 +6,12 @@ equality or few rows share a key, REPLICATE and PROJECT for before and after, a 
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
@@ -29,13 +28,11 @@ from dovetail.joins.interval.plan.cells import (
     OrderCells,
     choose_bins,
 )
-from dovetail.joins.interval.plan.sides import Side
+from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
-from dovetail.joins.interval.relation import Relation, sign
 from dovetail.spark.frames import RESERVED, quoted, require_classic
 from dovetail.spark.status import Execution, Node, last_execution, task_milliseconds
 
-EQUALITIES = frozenset({"starts", "started_by", "ends", "ended_by", "equals", "meets", "met_by"})
 ORDER_RANGES = 16  # ranges of a before or after join, unless the user says how many
 ROWS_OUT = "number of output rows"
 _COUNTED, _MATCHED = f"{RESERVED}counted", f"{RESERVED}matched"
@@ -98,27 +95,6 @@ class NativeRoute:
             parts += [side.matches for side in (first, second) if side.kept]
         matches = F.expr(" and ".join(parts))
         return rows.join(others, matches if condition is None else matches & as_column(condition), how)
-
-
-def as_column(condition: Any) -> Column:
-    """A user's condition, a Column or SQL text, as a Column."""
-    return F.expr(condition) if isinstance(condition, str) else condition
-
-
-def strategy(relation: Relation) -> str:
-    """How pairs of a relation can be found: bins, equality, order (before, after) or nested_loop."""
-    if relation.only in EQUALITIES:
-        return "equality"
-    if relation.only in ("before", "after"):
-        return "order"
-    return "nested_loop" if _holds_apart(relation) else "bins"
-
-
-def _holds_apart(relation: Relation) -> bool:
-    """Whether the relation can hold for two intervals that neither share nor touch a point."""
-    spans = list(itertools.combinations_with_replacement(range(4), 2))
-    apart = [(a, b) for a, b in itertools.product(spans, repeat=2) if a[1] < b[0] or a[0] > b[1]]
-    return any(relation.holds(*(sign(x, y) for x in a for y in b)) for a, b in apart)
 
 
 def bin_cells(inputs: Inputs) -> BinCells:

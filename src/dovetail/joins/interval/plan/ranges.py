@@ -28,8 +28,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
 from dovetail.joins.interval.cost import Choice
 from dovetail.joins.interval.plan.cells import CELL_COLUMNS, MISS_CELLS, CellsJoin
-from dovetail.joins.interval.plan.native import as_column
-from dovetail.joins.interval.plan.sides import Side
+from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import Relation, SideColumns
 from dovetail.spark.frames import arrow_type, quoted, unquoted

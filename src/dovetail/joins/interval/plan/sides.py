@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame
-from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.relation import Closed
@@ -148,12 +150,13 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     relation, mark, sides = request.relation, uuid4().hex[:8], []
     for number, named in enumerate(named_inputs((left, right), (one, other), keys, suffixes)):
         source = (left, right)[number]
-        asked = (*intervals[number][1:], *(key[number] for key in keys))
+        asked = (*intervals[number][1:], *((key.left, key.right)[number] for key in keys))
         side = Side(
             ("left", "right")[number],
             named.frame,
             named.payload,
-            *named.compared,
+            named.compared[0],
+            named.compared[1],
             named.keys,
             kind,
             (relation.left_closed, relation.right_closed)[number],
@@ -225,3 +228,8 @@ def raise_inverted(side: Side, count: int) -> None:
         f"{side.shown} input has {count} interval(s) that end before they start or hold NaN, for example: {sample}. "
         "Repair them, or pass invalid='drop' (leave them out) or invalid='null' (keep them in outer joins, unmatched)."
     )
+
+
+def as_column(condition: Any) -> Column:
+    """A user's condition, a Column or SQL text, as a Column."""
+    return F.expr(condition) if isinstance(condition, str) else condition

@@ -193,12 +193,12 @@ _COUNT: Question = ("rows",)
 
 def kept_row_counts(sides: tuple[Side, Side]) -> list[int]:
     """How many rows each side has, or had when it was first counted: it decides where they are counted."""
-    known = [_recall(side, _COUNT) for side in sides]
-    if None in known:
-        known = list(row_counts(sides))
+    known = [rows for side in sides if isinstance(rows := _recall(side, _COUNT), int)]
+    if len(known) < len(sides):
+        known = row_counts(sides)
         for side, rows in zip(sides, known, strict=True):
             _remember(side, _COUNT, rows)
-    return known  # type: ignore[return-value]  # numbers, none missing
+    return known
 
 
 def row_counts(sides: tuple[Side, Side]) -> list[int]:
