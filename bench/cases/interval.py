@@ -18,8 +18,7 @@ from bench.context import settings
 from bench.intervals import Answer, Inputs, OnSpark, binned, to_sink
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import DataError
-from dovetail.joins.interval.api import interval_count, interval_join, plan_interval_join
-from dovetail.joins.interval.plan.plan import IntervalPlan
+from dovetail.joins.interval.api import IntervalPlan, interval_count, interval_join, plan_interval_join
 from dovetail.spark.status import last_execution, task_milliseconds
 from dovetail.workloads import Exponential, LogUniform, RandomIntervals, Workload
 

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from dovetail.errors import PlanError as PlanError
     from dovetail.errors import UnsupportedError as UnsupportedError
     from dovetail.errors import XQueryError as XQueryError
+    from dovetail.joins.asof.api import AsofPlan as AsofPlan
     from dovetail.joins.asof.api import asof_join as asof_join
     from dovetail.joins.asof.api import plan_asof_join as plan_asof_join
-    from dovetail.joins.asof.plan.plan import AsofPlan as AsofPlan
+    from dovetail.joins.interval.api import IntervalPlan as IntervalPlan
     from dovetail.joins.interval.api import count_overlaps as count_overlaps
     from dovetail.joins.interval.api import interval_count as interval_count
     from dovetail.joins.interval.api import interval_join as interval_join
     from dovetail.joins.interval.api import interval_topk as interval_topk
     from dovetail.joins.interval.api import plan_interval_join as plan_interval_join
-    from dovetail.joins.interval.plan.plan import IntervalPlan as IntervalPlan
     from dovetail.joins.online.api import online_join as online_join
     from dovetail.joins.online.api import online_multijoin as online_multijoin
     from dovetail.joins.online.api import plan_online_join as plan_online_join
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 # Public name -> module that defines it, imported when the name is first used, so that `import dovetail` is instant and
 # needs no Spark. To publish a name: a line here and its twin in the TYPE_CHECKING block above.
 _PUBLIC = {
-    "AsofPlan": "dovetail.joins.asof.plan.plan",
+    "AsofPlan": "dovetail.joins.asof.api",
     "BudgetExceeded": "dovetail.errors",
     "ConfigError": "dovetail.errors",
     "DataError": "dovetail.errors",
     "DovetailError": "dovetail.errors",
     "EnrichPlan": "dovetail.joins.semistream.plan.plan",
-    "IntervalPlan": "dovetail.joins.interval.plan.plan",
+    "IntervalPlan": "dovetail.joins.interval.api",
     "MasterStore": "dovetail.joins.semistream.master.store",
     "Metrics": "dovetail.engine.metrics",
     "OnlinePlan": "dovetail.joins.online.plan.plan",

@@ -14,7 +14,7 @@ from tests import oracle
 
 import dovetail
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.asof.plan import plan as plan_module
+from dovetail.joins.asof import api as plan_module
 from dovetail.joins.asof.plan.index import Cells, Sample, choose_cells
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from tests import oracle
 
 from dovetail.engine.host import Schedule, run_local
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.asof.spec import AsofJoin
+from dovetail.joins.asof.operator import AsofJoin
 
 LEFT = pa.schema([("k", pa.string()), ("t", pa.int64()), ("l", pa.int64())])
 RIGHT = pa.schema([("rk", pa.string()), ("rt", pa.int64()), ("r", pa.int64())])

@@ -18,11 +18,11 @@ from dovetail.engine.exchanged import CELL, SIDE
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.interval.cell_join import CellJoin, SideColumns, join_cell
+from dovetail.joins.interval.cell_join import CellJoin, join_cell
 from dovetail.joins.interval.index.answers import Question, answer_cell
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.operators.spec import sweepable
-from dovetail.joins.interval.relation import Relation
+from dovetail.joins.interval.relation import Relation, SideColumns
 
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 SHARING = ("overlapping", "covers", "covered_by", "overlaps", "overlapped_by", "starts", "equals", "ends")

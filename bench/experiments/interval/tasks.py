@@ -21,8 +21,9 @@ from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.interval.cell_join import CellJoin, SideColumns
+from dovetail.joins.interval.cell_join import CellJoin
 from dovetail.joins.interval.operators import OPERATORS, Frames
+from dovetail.joins.interval.relation import SideColumns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -17,11 +17,10 @@ from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.compile import warm
 from dovetail.errors import DataError
-from dovetail.joins.interval.bins import Sample
 from dovetail.joins.interval.cost import Choice, Price
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.plan.choose import price_operators
-from dovetail.joins.interval.plan.statistics import SideStatistics
+from dovetail.joins.interval.plan.statistics import Sample, SideStatistics
 from dovetail.joins.interval.request import JoinOptions, Request
 
 NEAR: Final = 1.10

@@ -18,9 +18,8 @@ from bench.experiments.scale.growth import queried, timed
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.profile import Cost, Profile, load_profile
 from dovetail.errors import DataError
-from dovetail.joins.interval.bins import Sample
 from dovetail.joins.interval.plan.choose import MOST_RANGES, price_operators
-from dovetail.joins.interval.plan.statistics import SideStatistics
+from dovetail.joins.interval.plan.statistics import Sample, SideStatistics
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.semistream.cost.choose import choose

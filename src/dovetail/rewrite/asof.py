@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 from dovetail.errors import UnsupportedError
 from dovetail.joins.asof.api import asof_join
-from dovetail.joins.asof.spec import Direction
+from dovetail.joins.asof.operator import Direction
 from dovetail.rewrite.conditions import Comparison, Condition
 from dovetail.rewrite.interval import Pair, hidden_input, with_terms
 from dovetail.rewrite.query import RecognisedAsof

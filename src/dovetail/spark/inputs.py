@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import Column, DataFrame
@@ -16,8 +16,11 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.keys import KeyEncoder
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.spark.frames import RESERVED, arrow_type, is_connect, quoted, require_classic
+from dovetail.request import Key, output_names
+from dovetail.spark.frames import RESERVED, arrow_type, find_column, is_connect, quoted, require_classic
 
+SHARED = f"{RESERVED}shared_"
+"""The prefix of right keys that the result shows once, from the left."""
 BOUND_TYPES = (
     T.ByteType,
     T.ShortType,
@@ -73,15 +76,27 @@ def common_type(
     return common
 
 
-def key_type(
-    left: DataFrame, right: DataFrame, key: tuple[str, str], what: tuple[str, str, str], argument: str
-) -> T.DataType:
-    """The type in which Spark compares a key; `what` names the left and the right column, and both, in an error."""
-    one, other = left.schema[key[0]], right.schema[key[1]]
-    for field, named in ((one, what[0]), (other, what[1])):
-        _check_comparable(named, field.name, field.dataType, argument)
-    check_collations(one, other)
-    return common_type(left, what[2], one.dataType, other.dataType, argument)
+class CommonKey(NamedTuple):
+    """An equality key: its column in either input, the type that Spark compares it in, and whether it is shown once."""
+
+    left: str
+    right: str
+    kind: T.DataType
+    shared: bool
+
+
+def common_keys(left: DataFrame, right: DataFrame, keys: Iterable[Key], argument: str) -> list[CommonKey]:
+    """The keys of a request, found in both inputs; a `PlanError` for one that they lack or that does not compare."""
+    found = []
+    for key in keys:
+        one = left.schema[find_column("left", left, key.left, argument)]
+        other = right.schema[find_column("right", right, key.right, argument)]
+        for side, field in (("left", one), ("right", other)):
+            _check_comparable(f"{side} key", field.name, field.dataType, argument)
+        check_collations(one, other)
+        kind = common_type(left, f"key {key.left!r}", one.dataType, other.dataType, argument)
+        found.append(CommonKey(one.name, other.name, kind, key.shared))
+    return found
 
 
 def _check_comparable(what: str, key: str, kind: T.DataType, argument: str) -> None:
@@ -111,20 +126,54 @@ def type_with_codes(frame: DataFrame, what: str, kind: T.DataType, argument: str
     return T.DecimalType(11, 6)
 
 
-def named_columns(
-    side: str, frame: DataFrame, out: dict[str, str], wanted: Iterable[tuple[str, T.DataType, T.DataType]]
+Wanted = tuple[str, T.DataType, T.DataType]
+"""What a join compares: an SQL name or path of an input, its type, and the type that it is compared in."""
+
+
+class NamedInput(NamedTuple):
+    """An input with its columns under the names of the result, and the SQL names of what is compared, and of keys."""
+
+    frame: DataFrame
+    payload: tuple[str, ...]
+    compared: tuple[str, ...]
+    keys: tuple[str, ...]
+
+
+def named_inputs(
+    frames: tuple[DataFrame, DataFrame],
+    wanted: tuple[list[Wanted], list[Wanted]],
+    keys: Sequence[CommonKey],
+    suffixes: tuple[str, str],
+) -> tuple[NamedInput, NamedInput]:
+    """Both inputs under the names of the result. A key that is shown once keeps a name of ours on the right."""
+    shared = {key.right for key in keys if key.shared}
+    mine, theirs = output_names(frames[0].columns, frames[1].columns, shared, suffixes)
+    theirs |= {name: f"{SHARED}{name}" for name in shared}
+    found = []
+    for number, (frame, out) in enumerate(zip(frames, (mine, theirs), strict=True)):
+        columns = [(key.left, key.right)[number] for key in keys]
+        own = [(quoted(c), frame.schema[c].dataType, key.kind) for c, key in zip(columns, keys, strict=True)]
+        ready, names = _named_columns("lr"[number], frame, out, [*wanted[number], *own])
+        payload = tuple(out[name] for name in frame.columns if not out[name].startswith(RESERVED))
+        at = len(wanted[number])
+        found.append(NamedInput(ready, payload, tuple(names[:at]), tuple(names[at:])))
+    return found[0], found[1]
+
+
+def _named_columns(
+    side: str, frame: DataFrame, out: dict[str, str], wanted: Iterable[Wanted]
 ) -> tuple[DataFrame, list[str]]:
     """The input with its columns under their names in the result, and the SQL name of everything that is wanted.
 
-    What is wanted is an SQL name or path, its type, and the type that it is compared in. A column that is as wanted is
-    used as it is. Others are added: cast, or, of collated text, the bytes that are equal where the texts are.
+    A column that is as wanted is used as it is. Others are added: cast, or, of collated text, the bytes that are equal
+    where the texts are.
     """
     # SQL text instead of Column objects, each of which costs PySpark a millisecond or two.
     selected = [f"{quoted(column)} as {quoted(out[column])}" for column in frame.columns]
     columns = {quoted(column): quoted(out[column]) for column in frame.columns}
     names, collated = [], []
     for number, (expression, given, kind) in enumerate(wanted):
-        column, alias = columns.get(expression), f"{RESERVED}{side[0]}{number}"
+        column, alias = columns.get(expression), f"{RESERVED}{side}{number}"
         if column is not None and collation_of(kind) is not None:
             collated.append(collation_key(frame.sparkSession, column).alias(alias))
         elif column is not None and given == kind:
@@ -135,6 +184,12 @@ def named_columns(
         names.append(quoted(alias))
     ready = frame.selectExpr(*selected)
     return (ready.select("*", *collated) if collated else ready), names
+
+
+def only_columns(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
+    """The frame with only these of its columns, by name, in its order."""
+    wanted = set(columns)
+    return frame.select(*(quoted(name) for name in frame.columns if name in wanted))
 
 
 def spark_only(sides: Iterable[tuple[DataFrame, Sequence[str]]]) -> str | None:
@@ -171,6 +226,20 @@ def known_bytes(frame: DataFrame) -> int:
     if is_connect(frame):
         return UNKNOWN_BYTES
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
+
+
+def plan_key(frame: DataFrame) -> tuple[int, int] | None:
+    """What tells that a DataFrame reads what another one did, in this session: its plan and its size; no job.
+
+    None if that is not known: over Spark Connect, of random values, and of sources whose size Spark does not know.
+    """
+    if is_connect(frame):
+        return None
+    execution = frame._jdf.queryExecution()
+    size = int(execution.optimizedPlan().stats().sizeInBytes())
+    if size >= UNKNOWN_BYTES or not execution.analyzed().deterministic():
+        return None
+    return int(frame._jdf.semanticHash()), size
 
 
 def collation_of(kind: T.DataType) -> str | None:

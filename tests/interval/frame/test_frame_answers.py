@@ -10,10 +10,17 @@ from tests.interval.frame.answers import LEFT_COLUMNS, RIGHT_COLUMNS, SCHEMA, an
 
 import oracle
 from dovetail.errors import BudgetExceeded, DataError, PlanError
-from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
+from dovetail.joins.interval.api import (
+    count_overlaps,
+    count_rows,
+    interval_count,
+    interval_join,
+    interval_topk,
+    plan_interval_join,
+)
+from dovetail.joins.interval.plan import choose
 from dovetail.joins.interval.plan import statistics as frame_statistics
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute
-from dovetail.joins.interval.plan.plan import count_rows
 from dovetail.joins.interval.plan.ranges import range_cells
 from dovetail.joins.interval.relation import RELATIONS
 from dovetail.joins.interval.request import CountOptions
@@ -112,6 +119,23 @@ def test_one_match_is_kept_by_right_rows(spark: SparkSession, keep: str, algorit
     assert {row.id_right: row.k for row in shared.collect()} == keys
 
 
+@pytest.mark.parametrize("small_rows", [1 << 18, 20])
+def test_few_rows_are_counted_by_one_job(spark: SparkSession, monkeypatch: pytest.MonkeyPatch, small_rows: int) -> None:
+    """Unless a partition has more rows than its size tells: then tasks count."""
+    monkeypatch.setattr(choose, "SMALL_ROWS", small_rows)
+    bounds = "id % 3 as k", "if(id % 7 = 0, null, id) as start", "id + id % 5 - 1 as end"
+    frames = [spark.range(0, rows, 1, 1).selectExpr(*bounds) for rows in (60, 70)]
+    context = spark.sparkContext
+    context.setJobGroup(f"counting {small_rows}", "counting")
+    try:
+        found = interval_count(*frames, on="k", invalid="drop")
+        jobs = len(context.statusTracker().getJobIdsForGroup(f"counting {small_rows}"))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how Spark is told: no group
+    assert found == interval_join(*frames, on="k", invalid="drop").count()
+    assert (jobs == 1) == (small_rows > 100)
+
+
 def test_keep_for_right_rows_is_explained_as_asked(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[str] = []
     collected = frame_statistics._collected
@@ -121,6 +145,7 @@ def test_keep_for_right_rows_is_explained_as_asked(spark: SparkSession, monkeypa
         return collected(sides)
 
     monkeypatch.setattr(frame_statistics, "_collected", counted)
+    monkeypatch.setattr(frame_statistics, "_BY_PLAN", {})
     left, right = (spark.range(n).selectExpr("id", "id as start", "id + 1 as end") for n in (3, 5))
     plan = plan_interval_join(left, right, relation="covers", closed=("left", "right"), keep="first", how="right")
     assert sorted(asked) == ["left", "right"]

@@ -12,6 +12,7 @@ from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
 from dovetail.joins.interval.plan.sides import prepare
 from dovetail.joins.interval.request import JoinOptions
+from dovetail.spark.task_errors import translate_task_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,10 +85,11 @@ def test_inverted_intervals(spark: SparkSession) -> None:
 
 
 def test_rows_that_turn_bad_after_planning_fail_the_query(spark: SparkSession) -> None:
+    translate_task_errors()
     rows = spark.createDataFrame([(5, 0)], "start int, end int")
     for how in ("inner", "full"):
         side = prepare(rows, rows, JoinOptions(how=how).request())[0].checked("error")
-        with pytest.raises(Exception, match="changed since it was planned"):
+        with pytest.raises(DataError, match=r"^left input changed since it was planned.*invalid=\"drop\""):
             side.frame.collect()
 
 

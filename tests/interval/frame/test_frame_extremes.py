@@ -13,9 +13,8 @@ from pyspark.sql import DataFrame, SparkSession
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk, plan_interval_join
-from dovetail.joins.interval.cell_join import SideColumns
 from dovetail.joins.interval.index.answers import Question, RightIndex, answer
-from dovetail.joins.interval.relation import Relation
+from dovetail.joins.interval.relation import Relation, SideColumns
 
 FAR = 10**18  # doubles are 128 apart here
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 60_000
+
+
+@pytest.fixture(autouse=True)
+def nothing_known_by_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frame_statistics, "_BY_PLAN", {})
 
 
 def rising(spark: SparkSession, rows: int = ROWS, partitions: int = 3) -> DataFrame:
@@ -50,6 +56,30 @@ def test_a_frame_that_is_known_is_not_asked_again(spark: SparkSession) -> None:
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how Spark is told: no group
     assert again.inputs.statistics[0] is first.inputs.statistics[0]
     assert narrower.inputs.statistics[1].max_length == 0.0
+
+
+def test_a_frame_that_is_read_again_is_not_asked_again(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "rows")
+    rising(spark, 500).write.parquet(place)
+    right = rising(spark, 300)
+    first = plan_interval_join(spark.read.parquet(place), right)
+    assert planned(spark, spark.read.parquet(place), rising(spark, 300)) == (0, 0)
+    again = plan_interval_join(spark.read.parquet(place), right, how="left")
+    assert again.inputs.statistics[0] is first.inputs.statistics[0]
+    rising(spark, 700).write.mode("append").parquet(place)
+    assert plan_interval_join(spark.read.parquet(place), right).inputs.statistics[0].rows == 1_200
+    random = rising(spark, 40).selectExpr("start", "end + cast(rand() * 3 as int) as end")
+    plan_interval_join(random, right)
+    assert planned(spark, random.select("*"), right)[0] == 1, "random rows may differ"
+
+
+def test_inverted_rows_are_looked_for_in_every_frame(spark: SparkSession, tmp_path: Path) -> None:
+    place, right = str(tmp_path / "rows"), rising(spark, 50)
+    spark.sql("select 5 as start, 3 as end").coalesce(1).write.parquet(place)
+    with pytest.raises(DataError, match="left input has 1 interval"):
+        interval_join(spark.read.parquet(place), right)
+    spark.sql("select 3 as start, 5 as end").coalesce(1).write.mode("overwrite").parquet(place)
+    assert interval_join(spark.read.parquet(place), right).count() > 0
 
 
 def test_known_inverted_rows_stay_an_error(spark: SparkSession) -> None:

@@ -12,16 +12,20 @@ import pytest
 
 from dovetail.engine.keys import bound_codes, bound_numbers
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.codes import (
+from dovetail.joins.interval.relation import (
+    CLOSED,
     EMPTY,
+    EQUAL,
+    GREATER,
     INVERTED,
+    LESS,
     NULL_BOUND,
     USABLE,
+    Relation,
     classify,
     encode_sides,
     encode_stream,
 )
-from dovetail.joins.interval.relation import CLOSED, EQUAL, GREATER, LESS, Relation
 
 EDGE = 2**63 - 1
 ASCENDING = {

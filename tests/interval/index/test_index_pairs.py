@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.joins.interval.codes import encode_sides
 from dovetail.joins.interval.index.count import Side, count_pairs
 from dovetail.joins.interval.index.overlap_index import OverlapIndex
-from dovetail.joins.interval.relation import CLOSED, EQUAL, GREATER, LESS, RELATIONS, Relation
+from dovetail.joins.interval.relation import CLOSED, EQUAL, GREATER, LESS, RELATIONS, Relation, encode_sides
 
 ALLEN = [(name, strict) for name in RELATIONS for strict in (False, True)]
 

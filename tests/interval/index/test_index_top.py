@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.codes import encode_sides
 from dovetail.joins.interval.index.count import Side
 from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
+from dovetail.joins.interval.relation import encode_sides
 
 FLOATS = {np.float32: pa.float32(), np.float64: pa.float64()}
 

@@ -28,7 +28,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.interval.operators import ForwardScanJoin, Frames, SortMergeJoin, TimeSweepJoin, slot_store
 from dovetail.joins.interval.operators import spec as operator_spec
-from dovetail.joins.interval.operators.memory import minimum_bytes
+from dovetail.joins.interval.operators.spec import minimum_bytes
 from dovetail.joins.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")

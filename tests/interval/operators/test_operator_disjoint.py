@@ -17,6 +17,7 @@ from dovetail.joins.interval.kernels.partitions import LIMIT, NEXT, OPEN, assign
 from dovetail.joins.interval.kernels.sweep import heap_build, heap_pop, heap_push
 from dovetail.joins.interval.operators import DisjointPartitionJoin
 from dovetail.joins.interval.operators.disjoint_partition import DisjointStore
+from dovetail.joins.interval.operators.partitioned import Storage
 from dovetail.joins.interval.operators.spec import ROW
 from dovetail.joins.interval.relation import Relation
 
@@ -79,7 +80,7 @@ def test_a_store_on_disk_gives_every_partition_whole_and_in_order() -> None:
     rows = rows.append_column(ROW, pa.array(np.arange(200)))
     parts, state = _assigned(rows, 200, False)
     memory = MemoryBudget("1MB")
-    store = DisjointStore("left", rows.schema, False, 3, 5, 1 << 20, False, memory, None)
+    store = DisjointStore(Storage("left", rows.schema, False, False, 3, 5, 1 << 20, memory, None))
     store.keys = [0] * int(state[NEXT])
     for first in range(0, 200, 20):
         store.add(rows.slice(first, 20), parts[first : first + 20])

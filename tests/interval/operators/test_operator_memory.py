@@ -13,7 +13,7 @@ from tests.interval.operators.operator_cases import ALGORITHMS, STREAMING, cut, 
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.interval.operators.memory import minimum_bytes
+from dovetail.joins.interval.operators.spec import minimum_bytes
 from dovetail.joins.interval.relation import Relation
 
 OVERLAPPING = Relation.parse("overlapping")

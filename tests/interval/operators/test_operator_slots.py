@@ -27,6 +27,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels.partitions import slots_may_match
 from dovetail.joins.interval.kernels.sweep import holds
 from dovetail.joins.interval.operators import Frames, OverlapPartitionJoin
+from dovetail.joins.interval.operators.partitioned import Storage
 from dovetail.joins.interval.operators.slot_store import Slots, SlotStore
 from dovetail.joins.interval.operators.spec import ROW, pair_rule, slot_tests
 from dovetail.joins.interval.relation import Relation
@@ -107,7 +108,7 @@ def test_the_file_is_in_partition_order_however_many_runs_were_merged(keyed: boo
     rows = random_side(np.random.default_rng(5), 200, 100, 30, 3 if keyed else 1)
     rows = rows.append_column(ROW, pa.array(np.arange(200)))
     slots, memory = Slots(5, 10, 90), MemoryBudget("1MB")
-    store = SlotStore("left", rows.schema, slots, keyed, 7, 1 << 20, False, memory, None)
+    store = SlotStore(Storage("left", rows.schema, keyed, False, 1, 7, 1 << 20, memory, None), slots)
     for number, piece in enumerate(cut(rows, 5)):
         store.add(piece)
         if number % spill_every == spill_every - 1:

@@ -1,12 +1,92 @@
-"""As-of joins on Spark DataFrames: what users call."""
+"""As-of joins on Spark DataFrames: the public functions, and a join as a plan with its explanation and metrics."""
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from dataclasses import dataclass
+from math import ceil
 
-from dovetail.joins.asof.plan.plan import AsofPlan, make_plan
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.engine.memory import format_bytes
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.joins.asof.operator import LEFT_SHARE, RIGHT_SHARE
+from dovetail.joins.asof.plan.index import Cells, IndexWay, choose_cells, draw, even_cells
+from dovetail.joins.asof.plan.sides import Side, index_obstacle, prepare, tolerance_units
+from dovetail.joins.asof.plan.window import WindowWay
 from dovetail.joins.asof.request import AsofOptions, Request
-from dovetail.request import takes
+from dovetail.joins.asof.right_index import ROW_BYTES
+from dovetail.request import takes, wanted_columns
+from dovetail.spark.frames import RESERVED, parallelism, quoted, unquoted
+from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, row_bytes
+from dovetail.spark.task import MetricsSink
+
+SMALL_BYTES = 4 << 20  # inputs that Spark thinks smaller than this are not sampled
+SAMPLED_BYTES = 64 << 20  # of a larger input about so much is looked at for a sample
+CELL_ROOM = 1.5  # cells are not equal: as many are made as would hold so many times the rows
+_AT = f"{RESERVED}matched"
+
+
+@dataclass(frozen=True, slots=True)
+class AsofPlan:
+    """An as-of join that is planned but not run; `frame` gives the lazy DataFrame.
+
+    >>> rows = spark.createDataFrame([(1,), (5,)], "t int")
+    >>> dovetail.plan_asof_join(rows, rows, on="t").frame().count()
+    2
+    """
+
+    request: Request
+    left: Side
+    right: Side
+    way: IndexWay | WindowWay
+    reason: str
+    sink: MetricsSink
+
+    def frame(self) -> DataFrame:
+        """The answer, as a lazy DataFrame."""
+        every = (*self.left.payload, *self.right.payload)
+        wanted = wanted_columns(self.request.columns, every)
+        mine = tuple(name for name in wanted if name in self.left.payload)
+        theirs = tuple(name for name in wanted if name in self.right.payload)
+        answer = self._all_ties(mine, theirs) if self.request.tie == "all" else self._answer(mine, theirs)
+        return answer.select(*map(quoted, wanted))
+
+    def _answer(self, mine: tuple[str, ...], theirs: tuple[str, ...]) -> DataFrame:
+        return self.way.answer(self.left, self.right, mine, theirs)
+
+    def _all_ties(self, mine: tuple[str, ...], theirs: tuple[str, ...]) -> DataFrame:
+        """Left rows with the time of their match, joined by Spark with all right rows at that time."""
+        names = [f"{RESERVED}t{number}" for number in range(len(self.right.keys))]
+        columns = [f"{self.right.on} as {_AT}", *(f"{k} as {n}" for k, n in zip(self.right.keys, names, strict=True))]
+        times = self.right.frame.where(self.right.usable).selectExpr(*columns).distinct()
+        right = Side("right", times, (_AT,), quoted(_AT), tuple(map(quoted, names)), (), self.right.kind)
+        kept = tuple(dict.fromkeys((*mine, *(unquoted(key) for key in self.left.keys))))
+        met = self.way.answer(self.left, right, kept, (_AT,))
+        keys = zip(self.left.keys, self.right.keys, strict=True)
+        same = " and ".join([f"{quoted(_AT)} = {self.right.on}", *(f"{a} = {b}" for a, b in keys)])
+        return met.join(self.right.pruned(theirs).frame, F.expr(same), self.request.how)
+
+    def explain(self) -> str:
+        """What is joined, how, and where rows go."""
+        request = self.request
+        on = request.on.left if request.on.left == request.on.right else f"{request.on.left}={request.on.right}"
+        keys = ", ".join(k.left if k.left == k.right else f"{k.left}={k.right}" for k in request.keys) or "none"
+        order = f" by {', '.join(request.tie_order)}" if request.tie_order else ""
+        within = "" if request.tolerance is None else f", tolerance={request.tolerance}"
+        exact = "" if request.allow_exact else ", no exact matches"
+        name = "index" if isinstance(self.way, IndexWay) else "window"
+        lines = [
+            f"AsofJoin: {request.direction} on {on}, keys={keys}{within}{exact}, ties={request.tie}{order}, "
+            f"how={request.how}, memory={format_bytes(request.memory)} per task",
+            f"algorithm: {name} ({self.reason})",
+        ]
+        return "\n".join([*lines, *self.way.explain()])
+
+    def metrics(self) -> Metrics:
+        """What the last run measured: rows placed, matched, spilled, and memory; nothing of the window functions."""
+        return Metrics().merge(self.sink.collect())
 
 
 @takes(AsofOptions)
@@ -62,3 +142,42 @@ def plan_asof_join(left: DataFrame, right: DataFrame, request: Request) -> AsofP
     AsofJoin: backward on t, keys=k, tolerance=2, no exact matches, ties=any, how=inner, memory=16 MiB per task
     """
     return make_plan(left, right, request)
+
+
+def make_plan(left: DataFrame, right: DataFrame, request: Request) -> AsofPlan:
+    """The plan of a request; inputs that are not small are sampled by one job."""
+    mine, theirs = prepare(left, right, request)
+    asked = left.schema[_column(left, request.on.left)].dataType
+    tolerance = tolerance_units(request.tolerance, mine.kind, asked)
+    sink = MetricsSink(left.sparkSession)
+    obstacle = index_obstacle(mine, theirs)
+    if obstacle is not None and request.algorithm == "index":
+        raise PlanError(f"algorithm='index': {obstacle}; use 'window' or 'auto'.", argument="algorithm")
+    if obstacle is not None or request.algorithm == "window":
+        reason = obstacle or "named by the user"
+        return AsofPlan(request, mine, theirs, WindowWay(request, tolerance), reason, sink)
+    cells, reason = _cells(mine, theirs, request)
+    return AsofPlan(request, mine, theirs, IndexWay(request, tolerance, cells, sink), reason, sink)
+
+
+def _column(frame: DataFrame, name: str) -> str:
+    return next(column for column in frame.columns if column.lower() == name.lower())
+
+
+def _cells(left: Side, right: Side, request: Request) -> tuple[Cells, str]:
+    """Cells that fit the budget and use all cores, and why."""
+    keyed, cores = bool(request.keys), parallelism(left.frame.sparkSession)
+    sizes = known_bytes(left.frame), known_bytes(right.frame)
+    if max(sizes) <= SMALL_BYTES:
+        even = even_cells(request.partitions or cores) if keyed else Cells(keyed=False)
+        return even, "small inputs, not sampled"
+    samples = draw(left, right, min(1.0, SAMPLED_BYTES / max(1, *sizes)) if max(sizes) < UNKNOWN_BYTES else 1.0)
+    wanted = request.partitions or max(cores, _fitting(left, right, samples[0].rows, samples[1].rows, request.memory))
+    reason = f"{samples[0].rows:,} left and {samples[1].rows:,} right rows, by a sample"
+    return choose_cells(samples, wanted, keyed), reason
+
+
+def _fitting(left: Side, right: Side, left_rows: int, right_rows: int, memory: int) -> int:
+    """How many cells make both sides fit the budget of a task."""
+    needed = right_rows * (2 * row_bytes(right.frame) + ROW_BYTES) / (RIGHT_SHARE * memory)
+    return ceil(CELL_ROOM * max(needed, left_rows * row_bytes(left.frame) / (LEFT_SHARE * memory)))

@@ -1,4 +1,4 @@
-"""The as-of join inside one task and one budget: left rows looked up in an index of the right rows.
+"""The as-of join as a value, and inside one task and one budget: left rows looked up in an index of the right rows.
 
 Both sides are kept as they come, in memory while it lasts and on disk from then on. At the end the right rows are
 indexed and left rows stream past the index. Right rows that do not fit are cut into pieces by boundaries in the order
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import chain
 from math import ceil
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pyarrow as pa
@@ -22,14 +23,88 @@ from dovetail.engine.columns import nbytes, take_columns, taken_bytes
 from dovetail.engine.exchanged import Delivery, Places
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.keys import bound_codes
+from dovetail.engine.layout import check_columns
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.operator import OperatorBase, OperatorError
+from dovetail.engine.operator import Operator, OperatorBase, OperatorError
 from dovetail.engine.spool import Spool
-from dovetail.errors import BudgetExceeded
+from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.asof.kernels.search import pieces_of
 from dovetail.joins.asof.right_index import ROW_BYTES, RightIndex, key_hashes, usable_rows
-from dovetail.joins.asof.spec import AsofJoin
+
+Direction = Literal["backward", "forward", "nearest"]
+Tie = Literal["any", "first", "last"]
+
+
+@dataclass(frozen=True, slots=True)
+class AsofJoin:
+    """The right row of each left row that is last before it (or next after it, or nearest) among those of its keys.
+
+    Every left row has at most one match. A null or NaN time and a null key match nothing. Of right rows at one time the
+    `tie` decides: the first or the last by the columns `tie_order`, nulls first; rows that are still equal, and all
+    rows with "any", by all their columns, so that equal inputs give equal answers. Of two right rows that are equally
+    near the earlier one is nearest.
+    `tolerance` is the largest distance, in units of the codes (days, microseconds, the last digit) or as a float.
+    Output order is unspecified. Reference: docs/algorithms/asof.md, 1 and 2.
+    """
+
+    on: tuple[str, str]
+    by: tuple[tuple[str, str], ...] = ()
+    direction: Direction = "backward"
+    tolerance: int | float | None = None
+    allow_exact: bool = True
+    tie: Tie = "any"
+    tie_order: tuple[str, ...] = ()
+    how: Literal["inner", "left"] = "inner"
+    left_columns: tuple[str, ...] | None = None
+    right_columns: tuple[str, ...] | None = None
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The inputs that `push` takes."""
+        return "left", "right"
+
+    def explain(self) -> str:
+        """The join in one line."""
+        keys = ", ".join(a if a == b else f"{a}={b}" for a, b in self.by) or "none"
+        on = self.on[0] if self.on[0] == self.on[1] else "=".join(self.on)
+        order = f" by {', '.join(self.tie_order)}" if self.tie_order else ""
+        within = "" if self.tolerance is None else f", tolerance={self.tolerance}"
+        exact = "" if self.allow_exact else ", no exact matches"
+        return f"AsofJoin: {self.direction} on {on}, keys={keys}{within}{exact}, ties={self.tie}{order}, how={self.how}"
+
+    def open(self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None) -> Operator:
+        """The running join; `PlanError` when these schemas do not fit."""
+        left, right = schemas["left"], schemas["right"]
+        check_columns(left, [self.on[0]], "left", "on")
+        check_columns(right, [self.on[1]], "right", "on")
+        check_columns(left, [a for a, _ in self.by], "left", "by")
+        check_columns(right, [b for _, b in self.by], "right", "by")
+        check_columns(right, self.tie_order, "right", "ties")
+        pairs = [("on", self.on), *(("by", pair) for pair in self.by)]
+        for argument, (a, b) in pairs:
+            if left.field(a).type != right.field(b).type:
+                raise PlanError(
+                    f"{argument}: {a!r} of left is {left.field(a).type} but {b!r} of right is {right.field(b).type}; "
+                    "cast one of them so that both are of one type.",
+                    argument=argument,
+                )
+        return AsofOperator(self, budget, schemas, spill_dir)
+
+    def output_schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
+        """The columns of the answer: left's, then right's, which may be null."""
+        mine = [left.field(name) for name in self.left_out(left)]
+        theirs = [right.field(name).with_nullable(True) for name in self.right_out(right)]
+        return pa.schema([*mine, *theirs])
+
+    def left_out(self, left: pa.Schema) -> list[str]:
+        """The columns of left rows that are part of the answer."""
+        return list(left.names if self.left_columns is None else self.left_columns)
+
+    def right_out(self, right: pa.Schema) -> list[str]:
+        """The columns of right rows that are part of the answer."""
+        return list(right.names if self.right_columns is None else self.right_columns)
+
 
 RIGHT_SHARE, LEFT_SHARE, KEYS_SHARE, ANSWER_SHARE = 1 / 2, 3 / 16, 1 / 8, 1 / 8
 """Of the budget: right rows being indexed, left rows that wait, distinct keys, answers; the rest is for blocks."""

@@ -10,7 +10,7 @@ from decimal import Decimal
 from typing import Any, Literal, get_args
 
 from dovetail.errors import PlanError
-from dovetail.joins.asof.spec import Direction
+from dovetail.joins.asof.operator import Direction
 from dovetail.request import (
     DEFAULT_MEMORY,
     Key,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -14,7 +16,9 @@ from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.keys import KeyEncoder, bound_codes, bound_numbers
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.asof.kernels.search import entries_after, entries_before
-from dovetail.joins.asof.spec import AsofJoin
+
+if TYPE_CHECKING:
+    from dovetail.joins.asof.operator import AsofJoin
 
 ROW_BYTES = 96
 """Of a right row while it is indexed, beside its columns: its codes, orders and what sorting needs."""

@@ -1,12 +1,140 @@
-"""Interval joins on Spark DataFrames: what users call."""
+"""Interval joins on Spark DataFrames: the public functions, and a join as a plan with its explanation and metrics."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame  # noqa: F401  (Column is in the type of an option)
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from dovetail.joins.interval.plan.plan import IntervalPlan, count_all, count_rows, longest_overlaps, make_plan
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import (
+    Column,  # noqa: F401  (Column is in the type of an option)
+    DataFrame,
+)
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql.types import BooleanType
+
+from dovetail.engine.memory import format_bytes
+from dovetail.engine.metrics import Metrics
+from dovetail.errors import BudgetExceeded, PlanError
+from dovetail.joins.interval.index.answers import COUNT
+from dovetail.joins.interval.plan.choose import (
+    Decision,
+    Route,
+    choose_counts,
+    choose_join,
+    choose_top,
+    choose_total,
+)
+from dovetail.joins.interval.plan.ranges import RangesRoute, points_from_hint
+from dovetail.joins.interval.plan.sides import Side, as_column, output_columns, prepare, project
+from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
+from dovetail.joins.interval.plan.write import new_target, write_cells, write_frame, written
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
+from dovetail.spark.frames import arrow_type, is_connect, quoted
+from dovetail.spark.task_errors import translate_task_errors
+
+
+@dataclass(frozen=True, slots=True)
+class IntervalPlan:
+    """A join that is planned but not run. `frame` gives the lazy DataFrame, `write_parquet` runs it to files.
+
+    >>> rows = spark.createDataFrame([(0, 5), (3, 8)], "start int, end int")
+    >>> dovetail.plan_interval_join(rows, rows).frame().count()
+    4
+    """
+
+    asked: Request
+    inputs: Inputs  # of the same request, with its sides exchanged where right rows keep one match each
+    decision: Decision
+
+    @property
+    def request(self) -> Request:
+        """The request that is planned."""
+        return self.inputs.request
+
+    @property
+    def route(self) -> Route:
+        """The chosen route."""
+        return self.decision.route
+
+    def frame(self) -> DataFrame:
+        """The answer, as a lazy DataFrame."""
+        left, right = self.inputs.checked()
+        wanted = output_columns(left, right, self.request)
+        if self.request.columns is not None and self.request.condition is None:
+            # Spark prunes columns of its own joins, but not of our operators.
+            left, right = (side.pruned(wanted) for side in (left, right))
+        return project(self.route.answer(left, right), left, right, self.request)
+
+    def metrics(self) -> Metrics:
+        """What the last run measured: rows of each side as planned, rows placed in its cells, replication, and so on.
+
+        The operators and indexes count for themselves; of the native route Spark's own records tell. Before a run
+        there are the rows alone.
+        """
+        metrics = self.route.add_measured(self._planned())
+        return metrics.exchanged("left", "right") if self.inputs.left.exchanged else metrics
+
+    def _planned(self) -> Metrics:
+        planned = Metrics()
+        for side, stats in self._sides():
+            planned.add("rows", stats.usable, side=side.name)
+        planned.ratio("replication", over="placed", under="rows")
+        return Metrics().include(planned)
+
+    def write_parquet(self, path: str, *, mode: str = "error", compression: str = "snappy") -> Metrics:
+        """Write the answer as Parquet files, made by the tasks that compute it, all or nothing; gives the metrics.
+
+        An inner join runs on the operators, which write what they find without handing rows back to Spark. `mode` is
+        "error" (the place must be free) or "overwrite".
+        """
+        left, right = self.inputs.checked()
+        columns = output_columns(left, right, self.request)
+        frame = self.frame()
+        fields = [pa.field(f.name, arrow_type(f.dataType)) for f in frame.schema.fields]
+        described = {"org.apache.spark.sql.parquet.row.metadata": frame.schema.json()}  # collations, for Spark's reader
+        target = new_target(path, columns, pa.schema(fields, described), compression, mode)
+        ranges = self._to_write()
+        if ranges is None:
+            files = write_frame(frame, target)
+        else:
+            pruned = (side.pruned(columns) for side in (left, right))
+            files = write_cells(*ranges.inner_tasks(*pruned), ranges.inputs.sink, target)
+        if is_connect(frame):  # over Spark Connect the counts of tasks do not come back
+            return written(files, self._planned())
+        return written(files, self.metrics() if ranges is None else ranges.add_measured(self._planned()))
+
+    def _to_write(self) -> RangesRoute | None:
+        """The operators' route for an inner join that one can run; None where the answer comes from Spark."""
+        request = self.request
+        shared = any(key.shared for key in request.keys)
+        if request.how != "inner" or request.keep != "all" or request.condition is not None or shared:
+            return None
+        route = self.route
+        if request.algorithm == "auto" and request.route == "auto" and not isinstance(route, RangesRoute):
+            route = choose_join(replace(self.inputs, request=replace(request, route="in_memory"))).route
+        return route if isinstance(route, RangesRoute) else None
+
+    def explain(self) -> str:
+        """Route, algorithm, placement, predictions, and the prices of the losers."""
+        request, route = self.asked, self.route
+        keys = ", ".join(f"{k.left}={k.right}" for k in request.keys) or "none"
+        lines = [
+            f"IntervalJoin: {request.relation}, how={request.how}, keys={keys}, keep={request.keep}, "
+            f"memory={format_bytes(request.memory)} per task",
+            f"route: {route.name}, algorithm: {route.algorithm} ({route.reason})",
+        ]
+        for side, stats in self._sides()[:: -1 if self.inputs.left.exchanged else 1]:
+            lines.append(
+                f"{side.shown}: {stats.rows:,} rows, {stats.usable:,} usable, {side.bound_type.simpleString()} bounds "
+                f"closed {side.closed}, mean length {stats.mean_length:.6g}, longest {stats.max_length:.6g}"
+            )
+        return "\n".join([*lines, *route.explain(), *self.decision.explain()])
+
+    def _sides(self) -> list[tuple[Side, SideStatistics]]:
+        return list(zip((self.inputs.left, self.inputs.right), self.inputs.statistics, strict=True))
 
 
 @takes(JoinOptions)
@@ -83,7 +211,15 @@ def interval_count(left: DataFrame, right: DataFrame, request: Request) -> int:
     >>> dovetail.interval_count(shifts, shifts, relation="before", closed="both")
     0
     """
-    return count_all(left, right, request)
+    if request.condition is not None:
+        return make_plan(left, right, request).frame().count()
+    # Bounds that fit the budget are counted on the driver; otherwise left rows are counted by tasks and added up.
+    driver = choose_total(request, *_prepared(left, right, request))
+    if driver is not None:
+        with suppress(BudgetExceeded):  # many rows have come since they were counted
+            return driver.count()
+    counted = count_rows(left, right, request, columns=())
+    return int(counted.agg(F.coalesce(F.sum(COUNT), F.lit(0))).first()[0])  # type: ignore[index]  # an aggregate has a row
 
 
 @takes(CountOptions)
@@ -111,4 +247,77 @@ def interval_topk(left: DataFrame, right: DataFrame, request: TopRequest) -> Dat
     >>> dovetail.interval_topk(shifts, calls, k=1, columns=["name", "call"]).collect()
     [Row(name='bob', call=2)]
     """
-    return longest_overlaps(left, right, request.k, request.join)
+    join = request.join
+    inputs = _inputs(join, *_prepared(left, right, join))
+    sides = inputs.checked()
+    driver, found = choose_top(inputs), None
+    if driver is not None:
+        width = sum(s.row_bytes for s in inputs.statistics)
+        found = driver.top(request.k, int(join.memory / max(1.0, width)))
+    if found is None:
+        overlap = F.expr(_overlap_length(*sides))
+        found = choose_join(inputs).route.answer(*sides).orderBy(overlap.desc()).limit(request.k)
+    return project(found, *sides, join)
+
+
+def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPlan:
+    """The plan of a request over two DataFrames; runs a small job to learn their shape."""
+    sides, asked = _prepared(left, right, request), request
+    if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides change places
+        request = request.mirrored(output_columns(*sides, request))
+        first, second = prepare(right, left, request)
+        sides = replace(first, exchanged=True), replace(second, exchanged=True)
+    inputs = _inputs(request, *sides)
+    return IntervalPlan(asked, inputs, choose_join(inputs))
+
+
+def count_rows(
+    left: DataFrame, right: DataFrame, request: Request, columns: tuple[str, ...] | None = None
+) -> DataFrame:
+    """Left rows with the number of their matches, `n_overlaps`; all of left's columns, or those given."""
+    if COUNT in left.columns:
+        raise PlanError(f"left input already has a column {COUNT!r}; rename it first", argument="left")
+    request = replace(request, how="left_anti")  # every left row is kept, and right rows are not
+    inputs = _inputs(request, *_prepared(left, right, request))
+    wanted = inputs.left.payload if columns is None else columns
+    return choose_counts(inputs).counts(*inputs.checked()).select(*map(quoted, wanted), COUNT)
+
+
+def _overlap_length(left: Side, right: Side) -> str:
+    end = f"least({left.measure(left.end)}, {right.measure(right.end)})"
+    return f"{end} - greatest({left.measure(left.start)}, {right.measure(right.start)})"
+
+
+def _prepared(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
+    """Both sides, with every part of the request checked against their columns; starts no job."""
+    translate_task_errors()
+    sides = prepare(left, right, request)
+    output_columns(*sides, request)
+    if request.split_points is not None:
+        points_from_hint(sides[0].bound_type, request.split_points)
+    if request.condition is not None:
+        _check_condition(*sides, request)
+    return sides
+
+
+def _inputs(request: Request, left: Side, right: Side) -> Inputs:
+    return Inputs(request, left, right, collect_statistics(left, right, request))
+
+
+def _check_condition(left: Side, right: Side, request: Request) -> None:
+    """Lets Spark resolve the condition over the columns of a pair, so that a wrong one fails before any job."""
+    pair = left.frame.crossJoin(right.frame)
+    try:
+        kind = pair.select(as_column(request.condition).alias("c")).schema["c"].dataType
+        if not isinstance(kind, BooleanType):
+            raise PlanError(
+                f"condition={request.condition!r} is of type {kind.simpleString()}; it must be true or false",
+                argument="condition",
+            )
+        pair.where(as_column(request.condition)).schema  # noqa: B018  (refuses aggregates, over Spark Connect too)
+    except AnalysisException as problem:
+        raise PlanError(
+            f"condition={request.condition!r} does not fit the result's columns {[*left.payload, *right.payload]}; "
+            f"write it over these names, without aggregates and window functions. Spark says: {problem}",
+            argument="condition",
+        ) from problem

@@ -6,7 +6,7 @@ far ahead of the other. Codes and key numbers are made batch by batch; rows that
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,26 +20,13 @@ from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.interval.codes import classify, encode_stream
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.operators.driver import IntervalOperator
-from dovetail.joins.interval.operators.memory import RowBytes
-from dovetail.joins.interval.operators.spec import END, KEY, START
-from dovetail.joins.interval.relation import Closed, Relation
+from dovetail.joins.interval.operators.spec import END, KEY, START, RowBytes
+from dovetail.joins.interval.relation import Relation, SideColumns, classify, encode_stream
 
 _LARGEST_ROW = 32  # a budget of this many times the largest row is always enough
 _BATCH_SHARE = 0.5  # of the budget at most is kept free for the batch in hand
-
-
-@dataclass(frozen=True, slots=True)
-class SideColumns:
-    """The columns of a side, each with its place in the stream, and which of them are bounds and keys."""
-
-    columns: Mapping[str, str]
-    start: str
-    end: str
-    keys: tuple[str, ...]
-    closed: Closed
 
 
 @dataclass(frozen=True, slots=True)

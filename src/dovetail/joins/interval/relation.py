@@ -1,21 +1,31 @@
-"""Relations between two intervals, each defined as one table over the four comparisons of their bounds.
+"""Relations between two intervals, and the codes of bounds on which they are decided.
 
 Every relation is a Boolean function of how the bounds compare: left start and left end against right start and
 right end, each less, equal or greater. That is 81 cases, so a relation, or any set of relations, is a table of 81
 flags; kernels look a pair up, and SQL is printed from the same definitions.
+
+Kernels see bounds as int64 codes that compare as the bounds do. After encoding, every interval is half-open: it
+overlaps another exactly if start_l < end_r and start_r < end_l, whatever `closed` said. The bounds as written compare
+as start >> h and (end - shift) >> h.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from dovetail.errors import PlanError
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.sort import stable_order
+from dovetail.engine.keys import NARROW_DIGITS, Bounds, bound_codes, decimal_words, flags_of, whole
+from dovetail.errors import PlanError, UnsupportedError
 from dovetail.request import one_of
 
 RelationName = Literal[
@@ -23,7 +33,6 @@ RelationName = Literal[
     "ended_by", "covers", "covered_by", "equals", "contains", "during", "finishes", "finished_by",
 ]  # fmt: skip
 Closed = Literal["left", "right", "both", "neither"]
-Formula = Callable[[int, int, int, int], bool]
 
 LESS, EQUAL, GREATER = 0, 1, 2
 
@@ -33,31 +42,41 @@ def sign(a: int, b: int) -> int:
     return LESS if a < b else EQUAL if a == b else GREATER
 
 
-# Each formula sees (ss, se, es, ee): how the left start compares with the right start and the right end, then how the
-# left end with the right start and the right end. Loose formulas are table 6.2 of the source, strict ones Allen's own.
-_LOOSE: dict[str, Formula] = {
-    "before": lambda ss, se, es, ee: es == LESS,
-    "after": lambda ss, se, es, ee: se == GREATER,
-    "meets": lambda ss, se, es, ee: es == EQUAL,
-    "met_by": lambda ss, se, es, ee: se == EQUAL,
-    "overlaps": lambda ss, se, es, ee: ss == LESS and ee == LESS and es == GREATER,
-    "overlapped_by": lambda ss, se, es, ee: ss == GREATER and ee == GREATER and se == LESS,
-    "starts": lambda ss, se, es, ee: ss == EQUAL and ee != GREATER,
-    "started_by": lambda ss, se, es, ee: ss == EQUAL and ee != LESS,
-    "ends": lambda ss, se, es, ee: ee == EQUAL and ss != LESS,
-    "ended_by": lambda ss, se, es, ee: ee == EQUAL and ss != GREATER,
-    "covers": lambda ss, se, es, ee: ss != GREATER and ee != LESS,
-    "covered_by": lambda ss, se, es, ee: ss != LESS and ee != GREATER,
-    "equals": lambda ss, se, es, ee: ss == EQUAL and ee == EQUAL,
+# What a relation says of the left start and end (ls, le) and the right ones (rs, re). Loose ones are table 6.2 of the
+# source, strict ones Allen's own. `overlapping` depends on `closed`: see `Relation`.
+_LOOSE = {
+    "before": "le < rs",
+    "after": "ls > re",
+    "meets": "le = rs",
+    "met_by": "ls = re",
+    "overlaps": "ls < rs and le < re and le > rs",
+    "overlapped_by": "ls > rs and le > re and ls < re",
+    "starts": "ls = rs and le <= re",
+    "started_by": "ls = rs and le >= re",
+    "ends": "le = re and ls >= rs",
+    "ended_by": "le = re and ls <= rs",
+    "covers": "ls <= rs and le >= re",
+    "covered_by": "ls >= rs and le <= re",
+    "equals": "ls = rs and le = re",
 }
-_STRICT: dict[str, Formula] = _LOOSE | {
-    "starts": lambda ss, se, es, ee: ss == EQUAL and ee == LESS,
-    "started_by": lambda ss, se, es, ee: ss == EQUAL and ee == GREATER,
-    "ends": lambda ss, se, es, ee: ee == EQUAL and ss == GREATER,
-    "ended_by": lambda ss, se, es, ee: ee == EQUAL and ss == LESS,
-    "covers": lambda ss, se, es, ee: ss == LESS and ee == GREATER,
-    "covered_by": lambda ss, se, es, ee: ss == GREATER and ee == LESS,
+_STRICT = _LOOSE | {
+    "starts": "ls = rs and le < re",
+    "started_by": "ls = rs and le > re",
+    "ends": "le = re and ls > rs",
+    "ended_by": "le = re and ls < rs",
+    "covers": "ls < rs and le > re",
+    "covered_by": "ls > rs and le < re",
 }
+_COMPARISONS = {("ls", "rs"): 0, ("ls", "re"): 1, ("le", "rs"): 2, ("le", "re"): 3}
+_SIGNS = {"<": {LESS}, "<=": {LESS, EQUAL}, "=": {EQUAL}, ">=": {EQUAL, GREATER}, ">": {GREATER}}
+
+
+@functools.cache
+def _tests(formula: str) -> list[tuple[int, set[int]]]:
+    """A formula as comparisons of bounds, by their numbers, and the outcomes that each allows."""
+    parts = (part.split() for part in formula.split(" and "))
+    return [(_COMPARISONS[left, right], _SIGNS[sign]) for left, sign, right in parts]
+
 
 ALIASES = {"contains": "covers", "during": "covered_by", "finishes": "ends", "finished_by": "ended_by"}
 INVERSE = {
@@ -73,31 +92,6 @@ INVERSE = {
 INVERSE |= {inverse: name for name, inverse in INVERSE.items()}
 RELATIONS: tuple[str, ...] = ("overlapping", *_LOOSE)
 CLOSED: tuple[Closed, ...] = get_args(Closed)
-
-# What a relation says in Spark SQL, over the four bounds; `overlapping` depends on `closed` and is printed by Relation.
-_SQL = {
-    "before": "{le} < {rs}",
-    "after": "{ls} > {re}",
-    "meets": "{le} = {rs}",
-    "met_by": "{ls} = {re}",
-    "overlaps": "{ls} < {rs} and {le} < {re} and {le} > {rs}",
-    "overlapped_by": "{ls} > {rs} and {le} > {re} and {ls} < {re}",
-    "starts": "{ls} = {rs} and {le} <= {re}",
-    "started_by": "{ls} = {rs} and {le} >= {re}",
-    "ends": "{le} = {re} and {ls} >= {rs}",
-    "ended_by": "{le} = {re} and {ls} <= {rs}",
-    "covers": "{ls} <= {rs} and {le} >= {re}",
-    "covered_by": "{ls} >= {rs} and {le} <= {re}",
-    "equals": "{ls} = {rs} and {le} = {re}",
-}
-_SQL_STRICT = _SQL | {
-    "starts": "{ls} = {rs} and {le} < {re}",
-    "started_by": "{ls} = {rs} and {le} > {re}",
-    "ends": "{le} = {re} and {ls} > {rs}",
-    "ended_by": "{le} = {re} and {ls} < {rs}",
-    "covers": "{ls} < {rs} and {le} > {re}",
-    "covered_by": "{ls} > {rs} and {le} < {re}",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,19 +153,23 @@ class Relation:
         """The name, if there is just one."""
         return next(iter(self.names)) if len(self.names) == 1 else None
 
+    def _formula(self, name: str) -> str:
+        if name == "overlapping":
+            return f"ls {'<=' if self.touching_start else '<'} re and le {'>=' if self.touching_end else '>'} rs"
+        return (_STRICT if self.strict else _LOOSE)[name]
+
     def holds(self, ss: int, se: int, es: int, ee: int) -> bool:
-        """Whether the relation holds for bounds that compare so (LESS, EQUAL or GREATER each)."""
-        formulas = _STRICT if self.strict else _LOOSE
-        return any(
-            self.shares_point(se, es) if name == "overlapping" else formulas[name](ss, se, es, ee)
-            for name in self.names
-        )
+        """Whether the relation holds: left start against right start and end, left end against right start and end.
+
+        Each is LESS, EQUAL or GREATER.
+        """
+        signs = ss, se, es, ee
+        formulas = map(self._formula, self.names)
+        return any(all(signs[at] in allowed for at, allowed in _tests(formula)) for formula in formulas)
 
     def shares_point(self, se: int, es: int) -> bool:
         """Whether two intervals share a point: left start against right end, and left end against right start."""
-        starts_in_time = se == LESS or (se == EQUAL and self.touching_start)
-        ends_in_time = es == GREATER or (es == EQUAL and self.touching_end)
-        return starts_in_time and ends_in_time
+        return all((se, es)[at - 1] in allowed for at, allowed in _tests(self._formula("overlapping")))
 
     def table(self) -> npt.NDArray[np.bool_]:
         """81 flags, indexed by 27 * ss + 9 * se + 3 * es + ee."""
@@ -185,14 +183,9 @@ class Relation:
 
     def sql(self, ls: str, le: str, rs: str, re: str) -> str:
         """The relation as a Spark SQL condition over four bound expressions."""
-        return " or ".join(f"({self._sql_of(name, ls, le, rs, re)})" for name in sorted(self.names))
-
-    def _sql_of(self, name: str, ls: str, le: str, rs: str, re: str) -> str:
-        if name == "overlapping":
-            before_end = "<=" if self.touching_start else "<"
-            after_start = ">=" if self.touching_end else ">"
-            return f"{ls} {before_end} {re} and {le} {after_start} {rs}"
-        return (_SQL_STRICT if self.strict else _SQL)[name].format(ls=ls, le=le, rs=rs, re=re)
+        bounds = {"ls": ls, "le": le, "rs": rs, "re": re}
+        formulas = (self._formula(name) for name in sorted(self.names))
+        return " or ".join(f"({' '.join(bounds.get(word, word) for word in each.split())})" for each in formulas)
 
     def __str__(self) -> str:
         return "|".join(sorted(self.names)) + (" (strict)" if self.strict else "")
@@ -204,3 +197,160 @@ def _pair(closed: object) -> tuple[str, str]:
     raise PlanError(
         f"closed={closed!r} must be one of {', '.join(CLOSED)}, or a pair of them, one per input.", argument="closed"
     )
+
+
+_EQUALITIES = frozenset({"starts", "started_by", "ends", "ended_by", "equals", "meets", "met_by"})
+
+
+def strategy(relation: Relation) -> str:
+    """How pairs of a relation can be found: bins, equality, order (before, after) or nested_loop."""
+    if relation.only in _EQUALITIES:
+        return "equality"
+    if relation.only in ("before", "after"):
+        return "order"
+    return "nested_loop" if _holds_apart(relation) else "bins"
+
+
+def _holds_apart(relation: Relation) -> bool:
+    """Whether the relation can hold for two intervals that neither share nor touch a point."""
+    spans = list(itertools.combinations_with_replacement(range(4), 2))
+    apart = [(a, b) for a, b in itertools.product(spans, repeat=2) if a[1] < b[0] or a[0] > b[1]]
+    return any(relation.holds(*(sign(x, y) for x in a for y in b)) for a, b in apart)
+
+
+USABLE, NULL_BOUND, EMPTY, INVERTED = 0, 1, 2, 3
+
+_LARGEST = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True, slots=True)
+class SideColumns:
+    """The columns of a side, each with its place in the stream, and which of them are bounds and keys."""
+
+    columns: Mapping[str, str]
+    start: str
+    end: str
+    keys: tuple[str, ...]
+    closed: Closed
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """Both inputs' bounds as half-open codes on one scale, with h and shift to get back to the written order."""
+
+    left_start: I64
+    left_end: I64
+    right_start: I64
+    right_end: I64
+    h: int
+    shift: int
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedSide:
+    """One input's bounds as half-open codes on a scale that does not depend on the rows."""
+
+    start: I64
+    end: I64
+    h: int
+    shift: int
+
+
+def classify(start: Bounds, end: Bounds, closed: Closed) -> npt.NDArray[np.int8]:
+    """Per row: 0 usable, 1 a bound is null, 2 empty (no point between its bounds), 3 inverted or with a NaN."""
+    kinds = np.zeros(len(start), np.int8)
+    if closed != "both":
+        kinds[flags_of(pc.equal(start, end))] = EMPTY
+    kinds[flags_of(pc.greater(start, end))] = INVERTED
+    for bound in (start, end):
+        if pa.types.is_floating(bound.type):
+            kinds[flags_of(pc.is_nan(bound))] = INVERTED
+    for bound in (start, end):
+        if bound.null_count:
+            kinds[flags_of(pc.is_null(bound))] = NULL_BOUND
+    return kinds
+
+
+def encode_sides(
+    left: tuple[Bounds, Bounds],
+    right: tuple[Bounds, Bounds],
+    left_closed: Closed = "left",
+    right_closed: Closed = "left",
+) -> Encoded:
+    """Both inputs, each as (starts, ends), on one scale; every bound of one Arrow type.
+
+    Where the bounds themselves leave no room for the half-open form (mixed `closed` on wide numbers, a closed end at
+    the largest int64, decimals of more than 18 digits), codes are ranks among all bounds. Rows that `classify` does not
+    call usable get codes, too, which the caller leaves out; they do not change the others.
+    """
+    _check_one_type(*left, *right)
+    h, shift = _scale(left_closed, right_closed)
+    kind = left[0].type
+    if pa.types.is_decimal(kind) and kind.precision > NARROW_DIGITS:
+        h, shift, bounds = 1, 0, _ranks([decimal_words(whole(array)) for array in (*left, *right)])
+    else:
+        bounds = [bound_codes(array) for array in (*left, *right)]
+        if not all(_has_room(bound, h, shift) for bound in bounds):
+            h, shift, bounds = 1, 0, _ranks([(bound,) for bound in bounds])
+    ls, le = _half_open(bounds[0], bounds[1], left_closed, h, shift)
+    rs, re = _half_open(bounds[2], bounds[3], right_closed, h, shift)
+    return Encoded(ls, le, rs, re, h, shift)
+
+
+def encode_stream(start: Bounds, end: Bounds, closed: Closed = "left", other_closed: Closed = "left") -> EncodedSide:
+    """Bounds of one input, or of one batch of it, on a scale that any other batch of either input shares.
+
+    `closed` is this input's, `other_closed` the other's. Bounds that would need ranks are an `UnsupportedError`.
+    """
+    _check_one_type(start, end)
+    h, shift = _scale(closed, other_closed)
+    codes = bound_codes(start), bound_codes(end)
+    if not all(_has_room(bound, h, shift) for bound in codes):
+        raise UnsupportedError(
+            f"intervals of {start.type} closed {closed!r} against {other_closed!r} need codes beyond 64 bits; "
+            "give both inputs the same `closed`, or read both whole (algorithm='native')."
+        )
+    return EncodedSide(*_half_open(*codes, closed, h, shift), h, shift)
+
+
+def _scale(left_closed: Closed, right_closed: Closed) -> tuple[int, int]:
+    """h and shift: one code a bound if both inputs are closed alike, else two, so that an open start comes second."""
+    if left_closed != right_closed:
+        return 1, 0
+    return 0, 1 if left_closed == "both" else 0
+
+
+def _has_room(codes: I64, h: int, shift: int) -> bool:
+    if not len(codes) or (h, shift) == (0, 0):
+        return True
+    least, most = int(codes.min()), int(codes.max())
+    return (most < 2**62 and least >= -(2**62)) if h else most + shift <= _LARGEST
+
+
+def _half_open(start: I64, end: I64, closed: Closed, h: int, shift: int) -> tuple[I64, I64]:
+    if h == 0:
+        return start, int64s(end + shift) if shift else end
+    opens_after = 0 if closed in ("left", "both") else 1
+    ends_after = 1 if closed in ("right", "both") else 0
+    return int64s((start << 1) + opens_after), int64s((end << 1) + ends_after)
+
+
+def _ranks(bounds: Sequence[tuple[I64, ...]]) -> list[I64]:
+    """Dense ranks among all bounds together; a bound is one column of numbers or several, most significant first."""
+    columns = [np.concatenate(parts) for parts in zip(*bounds, strict=True)]
+    order = None
+    for column in reversed(columns):
+        order = stable_order(column, order)
+    fresh = np.zeros(len(columns[0]), np.bool_)
+    for column in columns:
+        ascending = column[order]
+        fresh[1:] |= ascending[1:] != ascending[:-1]
+    ranks = np.empty(len(fresh), np.int64)
+    ranks[order] = np.cumsum(fresh)
+    return np.split(ranks, np.cumsum([len(bound[0]) for bound in bounds])[:-1])
+
+
+def _check_one_type(*bounds: Bounds) -> None:
+    kinds = {str(bound.type) for bound in bounds}
+    if len(kinds) > 1:
+        raise PlanError(f"interval bounds have types {', '.join(sorted(kinds))}; cast them all to one.")

@@ -7,7 +7,7 @@ from typing import Any
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import UnsupportedError
-from dovetail.joins.interval.plan.plan import IntervalPlan
+from dovetail.joins.interval.api import IntervalPlan
 from dovetail.joins.online.plan.plan import OnlinePlan
 from dovetail.joins.semistream.plan.plan import EnrichPlan, measured_rate, predicted_rate
 from dovetail.pipeline.steps.joins import Plan

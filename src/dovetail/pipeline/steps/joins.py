@@ -15,8 +15,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.asof.api import plan_asof_join
 from dovetail.joins.interval.api import plan_interval_join
-from dovetail.joins.interval.plan.native import as_column
-from dovetail.joins.interval.plan.sides import output_columns, prepare
+from dovetail.joins.interval.plan.sides import as_column, output_columns, prepare
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.api import plan_online_join, plan_online_multijoin
 from dovetail.joins.semistream.api import plan_enrich

@@ -19,10 +19,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.exchanged import CELL, Places
-from dovetail.joins.asof.operator import AsofTask, join_task
+from dovetail.joins.asof.operator import AsofJoin, AsofTask, Direction, join_task
 from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.request import Request
-from dovetail.joins.asof.spec import AsofJoin, Direction
 from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
 from dovetail.spark.task import MetricsSink

@@ -13,9 +13,19 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.asof.request import Request, Tolerance
-from dovetail.request import output_names, wanted_columns
-from dovetail.spark import inputs
-from dovetail.spark.frames import RESERVED, find_column, position, quoted, unquoted
+from dovetail.request import wanted_columns
+from dovetail.spark.frames import find_column, position, quoted, unquoted
+from dovetail.spark.inputs import (
+    BOUND_TYPES,
+    Wanted,
+    check_input,
+    common_keys,
+    common_type,
+    named_inputs,
+    only_columns,
+    spark_only,
+    type_with_codes,
+)
 
 _FLOATS = (T.FloatType, T.DoubleType)
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
@@ -54,57 +64,46 @@ class Side:
 
     def pruned(self, columns: Sequence[str]) -> Side:
         """The side with only the columns that are wanted or joined on."""
-        needed = {unquoted(name) for name in (self.on, *self.keys, *self.order)} | set(columns)
-        chosen = [name for name in self.frame.columns if name in needed]
-        return replace(self, frame=self.frame.select(*map(quoted, chosen)))
+        needed = [*map(unquoted, (self.on, *self.keys, *self.order)), *columns]
+        return replace(self, frame=only_columns(self.frame, needed))
 
 
 def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
     """Both sides under output names; every column that the request names is checked here, and no job starts."""
     for name, frame in (("left", left), ("right", right)):
-        inputs.check_input(name, frame, "an as-of join")
+        check_input(name, frame, "an as-of join")
     on = find_column("left", left, request.on.left, "on"), find_column("right", right, request.on.right, "on")
     kind = _time_type(left, left.schema[on[0]].dataType, right.schema[on[1]].dataType)
-    keys = [(find_column("left", left, k.left, "by"), find_column("right", right, k.right, "by")) for k in request.keys]
-    kinds = [inputs.key_type(left, right, pair, ("by:", "by:", "by"), "by") for pair in keys]
-    order = [find_column("right", right, name, "ties") for name in request.tie_order]
-    for name in order:
-        _check_orderable(name, right.schema[name].dataType)
-    shared = {pair[1] for key, pair in zip(request.keys, keys, strict=True) if key.shared}
-    mine, theirs = output_names(left.columns, right.columns, shared, request.suffixes)
-    theirs |= {name: f"{RESERVED}shared_{name}" for name in right.columns if name in shared}
-    typed = list(zip(kinds, keys, strict=True))
-    first = _side("left", left, mine, [(on[0], kind), *((pair[0], to) for to, pair in typed)], [])
-    second = _side("right", right, theirs, [(on[1], kind), *((pair[1], to) for to, pair in typed)], order)
+    keys = common_keys(left, right, request.keys, "by")
+    order = [right.schema[find_column("right", right, name, "ties")] for name in request.tie_order]
+    for field in order:
+        _check_orderable(field.name, field.dataType)
+    mine: list[Wanted] = [(quoted(on[0]), left.schema[on[0]].dataType, kind)]
+    theirs: list[Wanted] = [(quoted(on[1]), right.schema[on[1]].dataType, kind)]
+    theirs += [(quoted(field.name), field.dataType, field.dataType) for field in order]
+    first, second = (
+        Side(name, named.frame, named.payload, named.compared[0], named.keys, named.compared[1:], kind)
+        for name, named in zip(
+            ("left", "right"), named_inputs((left, right), (mine, theirs), keys, request.suffixes), strict=True
+        )
+    )
     wanted_columns(request.columns, (*first.payload, *second.payload))
     return first, second
 
 
-def _side(
-    name: str, frame: DataFrame, out: dict[str, str], compared: list[tuple[str, T.DataType]], order: list[str]
-) -> Side:
-    """A side whose time and keys are compared in these types."""
-    wanted = [*compared, *((column, frame.schema[column].dataType) for column in order)]
-    typed = ((quoted(column), frame.schema[column].dataType, kind) for column, kind in wanted)
-    ready, names = inputs.named_columns(name, frame, out, typed)
-    payload = tuple(out[column] for column in frame.columns if not out[column].startswith(RESERVED))
-    last = len(compared)
-    return Side(name, ready, payload, names[0], tuple(names[1:last]), tuple(names[last:]), compared[0][1])
-
-
 def _time_type(frame: DataFrame, left: T.DataType, right: T.DataType) -> T.DataType:
-    kind = inputs.common_type(frame, "on", left, right, "on")
-    if not isinstance(kind, inputs.BOUND_TYPES):
+    kind = common_type(frame, "on", left, right, "on")
+    if not isinstance(kind, BOUND_TYPES):
         raise PlanError(
             f"on: a column of type {kind.simpleString()} has no before and after here; use a number, decimal, date, "
             "timestamp, time or day-time interval, or cast it.",
             argument="on",
         )
-    return inputs.type_with_codes(frame, "on: the columns", kind, "on")
+    return type_with_codes(frame, "on: the columns", kind, "on")
 
 
 def _check_orderable(name: str, kind: T.DataType) -> None:
-    if not isinstance(kind, (*inputs.BOUND_TYPES, T.StringType, T.BinaryType, T.BooleanType)):
+    if not isinstance(kind, (*BOUND_TYPES, T.StringType, T.BinaryType, T.BooleanType)):
         raise PlanError(
             f"ties: column {name!r} of type {kind.simpleString()} does not order rows; use a number, time, text, "
             "binary or boolean column.",
@@ -112,11 +111,11 @@ def _check_orderable(name: str, kind: T.DataType) -> None:
         )
 
 
-def spark_only(left: Side, right: Side) -> str | None:
+def index_obstacle(left: Side, right: Side) -> str | None:
     """Why only Spark can join these rows, if it is so: types that tasks do not see, or that have no codes."""
     if isinstance(left.kind, T.DecimalType) and left.kind.precision > NARROW_DIGITS:
         return f"times of type {left.kind.simpleString()} have no 64-bit codes"
-    return inputs.spark_only((side.frame, side.keys) for side in (left, right))
+    return spark_only((side.frame, side.keys) for side in (left, right))
 
 
 def tolerance_units(tolerance: Tolerance | None, kind: T.DataType, asked: T.DataType) -> int | float | None:

@@ -6,8 +6,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import Final, Protocol
+from typing import Final
 
+from dovetail.engine.profile import Profile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.cost.model import Algorithm, CostModel, Variant, expected_pairs
 from dovetail.joins.interval.cost.partitions import DisjointPartitionCost, OverlapPartitionCost, choose_slots
@@ -146,40 +147,6 @@ class MixedCost:
         return pairs + counted_twice + worst.unproductive()
 
 
-class UnitCost(Protocol):
-    """The cost of one unit of work."""
-
-    @property
-    def seconds(self) -> float:
-        """Seconds for the unit."""
-
-
-class UnitCosts(Protocol):
-    """Seconds per unit of work on this machine; `dovetail.engine.profile.Profile` is one."""
-
-    @property
-    def compare(self) -> UnitCost:
-        """One comparison of two rows."""
-
-    @property
-    def emit(self) -> UnitCost:
-        """One result row."""
-
-    @property
-    def insert(self) -> UnitCost:
-        """One row put where the join keeps it."""
-
-    @property
-    def evict(self) -> UnitCost:
-        """One row taken out again, by itself."""
-
-    def page_read_s(self, nbytes: int, sequential: bool = False) -> float:
-        """Seconds to read a page of `nbytes`."""
-
-    def page_write_s(self, nbytes: int) -> float:
-        """Seconds to write a page of `nbytes`."""
-
-
 @dataclass(frozen=True, slots=True)
 class Price:
     """What one algorithm would cost. `swapped` means that the operator's R is the right input.
@@ -233,7 +200,7 @@ class Setting:
     slots: int = 0
 
 
-def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: UnitCosts | None = None) -> Price:
+def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: Profile | None = None) -> Price:
     """The price of `algorithm` for `setting`.
 
     Comparisons and frames are those of the overlapping join, which bound those of the narrower relations. A join with
@@ -255,7 +222,7 @@ def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: 
     )
 
 
-def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, unit_costs: UnitCosts) -> float:
+def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, unit_costs: Profile) -> float:
     """Seconds to keep rows: none that are scanned in place, S alone in a list, both in a heap or in partitions.
 
     Rows leave a list together, but a heap one by one; partitioned rows are put in order once more.
@@ -353,7 +320,7 @@ def choose(
     algorithms: Sequence[Algorithm] = ALGORITHMS,
     relations: Sequence[str] = ("overlapping",),
     strict: bool = False,
-    unit_costs: UnitCosts | None = None,
+    unit_costs: Profile | None = None,
     variant: Variant = "corrected",
     slots: int = 0,
 ) -> Choice:

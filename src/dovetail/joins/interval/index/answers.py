@@ -19,11 +19,9 @@ from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
-from dovetail.joins.interval.cell_join import SideColumns
-from dovetail.joins.interval.codes import classify, encode_stream
 from dovetail.joins.interval.index.overlap_index import OverlapIndex
-from dovetail.joins.interval.operators.memory import RowBytes, stretches
-from dovetail.joins.interval.relation import Relation
+from dovetail.joins.interval.operators.spec import RowBytes, stretches
+from dovetail.joins.interval.relation import Relation, SideColumns, classify, encode_stream
 
 Kind = Literal["count", "left_semi", "left_anti", "first", "last", "any"]
 COUNT = "n_overlaps"

@@ -19,6 +19,8 @@ from dovetail.joins.interval.index.sorted import Segments
 from dovetail.joins.interval.index.zones import BOUNDARIES, Weights, cells, weights
 from dovetail.joins.interval.kernels.search import sum_below
 
+_FEW = 1 << 14
+
 
 @dataclass(frozen=True, slots=True)
 class Side:
@@ -77,22 +79,33 @@ def _count_by_row(left: Side, right: Side, table: npt.NDArray[np.bool_], h: int,
 
 def _count_overlapping(left: Side, right: Side) -> int:
     line = _Line.of(left, right)
-    ls, le, rs, re = (sorted_copy(codes) for codes in line.codes)
-    disjoint = sum_below(ls, re, inclusive=True) + sum_below(rs, le, inclusive=True)
+    ls, le, rs, re = (_ascending(codes) for codes in line.codes)
+    disjoint = _pairs_below(ls, re, inclusive=True) + _pairs_below(rs, le, inclusive=True)
     return line.candidates - (disjoint - line.lower_right - line.lower_left)
 
 
 def _count_weighted(left: Side, right: Side, found: Weights, h: int, shift: int) -> int:
     raw = [Side(side.key, side.start >> h, (side.end - shift) >> h) for side in (left, right)]
     line = _Line.of(*raw)
-    ls, le, rs, re = (sorted_copy(codes) for codes in line.codes)
+    ls, le, rs, re = (_ascending(codes) for codes in line.codes)
     total = found.rows * line.candidates
     for wanted, values in ((found.starts, rs), (found.ends, re)):
         for number, weight in wanted.items():
             boundary = BOUNDARIES[number]
-            below = sum_below(le if boundary.of_end else ls, values, boundary.inclusive)
+            below = _pairs_below(le if boundary.of_end else ls, values, boundary.inclusive)
             total += weight * (below - line.lower_right)
     return total
+
+
+# NumPy counts a few rows at once; kernels must be loaded first, which takes a good part of a second.
+def _ascending(codes: I64) -> I64:
+    return sorted_copy(codes) if len(codes) > _FEW else np.sort(codes)
+
+
+def _pairs_below(probes: I64, values: I64, inclusive: bool) -> int:
+    if max(len(probes), len(values)) > _FEW:
+        return sum_below(probes, values, inclusive)
+    return int(np.searchsorted(values, probes, "right" if inclusive else "left").sum())
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,7 +115,7 @@ _HALF_OPEN_OVERLAP = Relation.parse("overlapping").table()
 class OverlapIndex:
     """What each left row matches on the right: how many, whether any, the first, the last.
 
-    Built from codes as `dovetail.joins.interval.codes` makes them, for any relation's `table()`; no table means that
+    Built from codes as `dovetail.joins.interval.relation` makes them, for any relation's `table()`; no table means that
     half-open codes overlap. Answers come in the order of the left rows. Left rows whose key the right side lacks match
     nothing. Parts that only some questions need are built when first asked for; all of it is charged to the budget
     until `close`. Left batches are the caller's memory: an answer takes some 60 bytes per left row on the way.

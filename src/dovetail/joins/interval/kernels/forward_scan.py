@@ -10,7 +10,6 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I64, inlined
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.joins.interval.kernels import sweep as sw
-from dovetail.joins.interval.kernels.sort_merge import no_more
 from dovetail.joins.interval.kernels.sweep import Rows, Rule
 
 
@@ -146,7 +145,7 @@ def _drop_behind(state: I64, s: Rows, rule: Rule, r_start: int) -> None:
     """Pass by the S tuples whose start has fallen behind this and every later R tuple."""
     while state[sw.S_HEAD] < state[sw.S_END]:
         row = state[sw.S_HEAD]
-        if not no_more(rule, r_start, s.start[row], s.end[row]):
+        if not sw.no_more(rule, r_start, s.start[row], s.end[row]):
             return
         if row == state[sw.S_POS]:
             state[sw.S_POS] += 1
@@ -221,9 +220,7 @@ def _emit_range(
     first, n = state[sw.INNER], state[sw.OUT]
     many = reach - first
     if state[sw.STORE] != 0:
-        for i in range(many):
-            out_mine[n + i] = row
-            out_theirs[n + i] = first + i
+        _fill(out_mine, out_theirs, n, row, first, reach)
         state[sw.OUT] += many
     state[sw.PRODUCTIVE] += many
     state[sw.INNER] = reach
@@ -245,10 +242,8 @@ def _emit_checked(
         elif store:
             out_mine[n], out_theirs[n] = row, i
             n += 1
-    state[sw.INNER], state[sw.OUT] = reach, n
-    state[sw.PRODUCTIVE] += productive
-    state[sw.UNPRODUCTIVE] += reach - first - productive
-    state[sw.SUPPRESSED] += suppressed
+    state[sw.INNER] = reach
+    sw.note_pairs(state, n, productive, reach - first - productive, suppressed)
 
 
 @kernel

@@ -119,10 +119,8 @@ def _nested_loop(
         if b < s_last:
             break
         a, b = a + 1, s_first
-    state[sw.INNER], state[sw.KEEP], state[sw.OUT] = a, b - s_first, n
-    state[sw.PRODUCTIVE] += productive
-    state[sw.UNPRODUCTIVE] += compared - productive
-    state[sw.SUPPRESSED] += suppressed
+    state[sw.INNER], state[sw.KEEP] = a, b - s_first
+    sw.note_pairs(state, n, productive, compared - productive, suppressed)
     return bool(a == r_last)
 
 
@@ -219,10 +217,8 @@ def _merge(
             a += 1
         else:
             b += 1
-    state[sw.INNER], cursor[part], state[sw.OUT] = a, b, n
-    state[sw.PRODUCTIVE] += productive
-    state[sw.UNPRODUCTIVE] += unproductive
-    state[sw.SUPPRESSED] += suppressed
+    state[sw.INNER], cursor[part] = a, b
+    sw.note_pairs(state, n, productive, unproductive, suppressed)
     return bool(a == r_last or b == s_last)
 
 

@@ -22,16 +22,6 @@ def more_matches(rule: Rule, r_start: int, r_end: int, s_start: int) -> bool:
     return s_start < r_end
 
 
-@inlined
-def no_more(rule: Rule, r_start: int, s_start: int, s_end: int) -> bool:
-    """Whether the S tuple can match neither this R tuple nor any later one: decision (c) of table 6.4, tightest."""
-    if rule.order == sw.R_FIRST:
-        return s_start >> rule.halves < r_start >> rule.halves
-    if rule.order == sw.R_FIRST_STRICT:
-        return s_start >> rule.halves <= r_start >> rule.halves
-    return s_end <= r_start
-
-
 @kernel
 def merge_step(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out_s: I64) -> int:
     """Run until something is needed; pairs of row numbers are in `out_r`, `out_s`, up to state[OUT].
@@ -98,7 +88,7 @@ def _scan(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out
             beyond = True
             break
         i += 1
-        if no_more(rule, r_start, s_start, s_end):
+        if sw.no_more(rule, r_start, s_start, s_end):
             state[sw.USED] -= sw.weight_of(s, other)
             continue
         active[kept] = other
@@ -169,7 +159,7 @@ def _load(state: I64, r: Rows, s: Rows, rule: Rule, active: I64, out_r: I64, out
         if not more_matches(rule, r_start, r_end, s_start):
             state[sw.UNPRODUCTIVE] += 1  # the comparison that stops the loop
             return sw.READY
-        if no_more(rule, r_start, s_start, s_end):
+        if sw.no_more(rule, r_start, s_start, s_end):
             state[sw.UNPRODUCTIVE] += 1
             state[sw.S_POS] += 1
             continue

@@ -127,6 +127,15 @@ def note_active(state: I64) -> None:
 
 
 @inlined
+def note_pairs(state: I64, n: int, productive: int, unproductive: int, suppressed: int) -> None:
+    """Remember how many pairs are in the output, and add comparisons and pairs of other partitions to their counts."""
+    state[OUT] = n
+    state[PRODUCTIVE] += productive
+    state[UNPRODUCTIVE] += unproductive
+    state[SUPPRESSED] += suppressed
+
+
+@inlined
 def first_beyond(keys: I64, key: int, low: int, high: int, equal_too: bool) -> int:
     """The first position in [low, high) whose key is larger than `key`, or not smaller if not `equal_too`."""
     while low < high:
@@ -275,6 +284,16 @@ def set_bits(bits: U8, positions: I64) -> None:
 
 
 @inlined
+def no_more(rule: Rule, r_start: int, s_start: int, s_end: int) -> bool:
+    """Whether the S tuple can match neither this R tuple nor any later one: decision (c) of table 6.4, tightest."""
+    if rule.order == R_FIRST:
+        return s_start >> rule.halves < r_start >> rule.halves
+    if rule.order == R_FIRST_STRICT:
+        return s_start >> rule.halves <= r_start >> rule.halves
+    return s_end <= r_start
+
+
+@inlined
 def outlived(rule: Rule, spilled: int, start: int, held_start: int, held_end: int) -> bool:
     """Whether a held tuple matches no tuple of the spilled side (0: R, 1: S) that starts at `start` or later."""
     if spilled == 0 and rule.order == R_FIRST:
@@ -372,10 +391,7 @@ def _pass(
         elif store:
             out_moving[n], out_fixed[n] = row, other
             n += 1
-    state[OUT] = n
-    state[PRODUCTIVE] += productive
-    state[UNPRODUCTIVE] += unproductive
-    state[SUPPRESSED] += suppressed
+    note_pairs(state, n, productive, unproductive, suppressed)
     if not beyond and i < state[count]:
         state[INNER], state[KEEP] = i, kept
         return False

@@ -1,8 +1,8 @@
 """The five local interval joins, each inside a memory budget.
 
-* `spec`: the specification of an operator. `memory`: what rows weigh and how the budget is divided.
+* `spec`: the specification of an operator, what rows weigh, and how the budget is divided.
 * `driver`: push and pull, for all of them, and pairs of row numbers that become batches.
-* `sweep`: windows over sorted inputs, with spilling. `sweeps`: sort-merge, time sweep and forward scan.
+* `sweeps`: sort-merge, time sweep and forward scan, over windows of sorted inputs, with spilling.
 * `partitioned`: inputs read to the end. `overlap_partition` (OIP, with `slot_store`) and `disjoint_partition` (DIP)
   partition both.
 """

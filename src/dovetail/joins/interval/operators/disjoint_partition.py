@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -12,25 +14,23 @@ import pyarrow as pa
 from dovetail.engine.columns import compact, take_columns
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.spill import SpillFile
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.partitions import LIMIT, NEXT, OPEN, assign_disjoint, merge_disjoint
 from dovetail.joins.interval.operators.driver import Pull
-from dovetail.joins.interval.operators.memory import RowBytes, stretches
 from dovetail.joins.interval.operators.partitioned import (
     Intake,
     Loaded,
     PartitionedOperator,
     RowQueue,
     RowStore,
+    Storage,
     empty_batch,
     pieces_of,
 )
-from dovetail.joins.interval.operators.spec import END, KEY, START, IntervalSpec
+from dovetail.joins.interval.operators.spec import END, KEY, START, IntervalSpec, RowBytes
 
 _FRAMES = 256
 _ROWS_PER_FRAME = 4
-_LARGEST = 2**62  # bytes of a block that is cut by its rows alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,32 +50,28 @@ class DisjointStore(RowStore):
     Partitions that are complete and smaller than a frame share blocks.
     """
 
-    def __init__(
-        self,
-        side: str,
-        schema: pa.Schema,
-        keyed: bool,
-        frame_rows: int,
-        block_rows: int,
-        block_bytes: int,
-        by_tuples: bool,
-        budget: MemoryBudget,
-        spill_dir: Path | None,
-    ) -> None:
-        super().__init__(side, schema, keyed, frame_rows, by_tuples, budget)
-        self.block_rows, self._block_bytes = max(frame_rows, block_rows), _LARGEST if by_tuples else block_bytes
+    def __init__(self, storage: Storage) -> None:
+        super().__init__(storage)
+        self.frame_rows, self.keyed = storage.frame_rows, storage.keyed
         self.on_disk = False
-        self.file = SpillFile(schema, spill_dir, f"{side}-partitions")
+        self.file = storage.file("partitions")
         self.keys: list[int] = []
         self.frames_written = self.frames_read = 0
         self._pending: list[tuple[pa.RecordBatch, I64]] = []
         self._pieces: list[Piece] = []
-        self._block: tuple[int, pa.RecordBatch] = (-1, empty_batch(schema))
+        self._block: tuple[int, pa.RecordBatch] = (-1, empty_batch(storage.schema))
 
-    @property
     def partitions(self) -> int:
         """How many partitions there are."""
         return len(self.keys)
+
+    def moved_bytes(self) -> tuple[int, int]:
+        """Bytes written to disk and read again so far."""
+        return self.file.bytes_written, self.file.bytes_read
+
+    def moved_frames(self) -> tuple[int, int] | None:
+        """Frames written to disk and read again; the last one of a partition may not be full."""
+        return self.frames_written, self.frames_read
 
     def add(self, batch: pa.RecordBatch, parts: I64) -> None:
         """Keep rows of these partitions in memory, for now."""
@@ -97,7 +93,7 @@ class DisjointStore(RowStore):
         counts = np.bincount(parts)
         wanted = np.where(np.isin(np.arange(counts.size), open_parts), counts - counts % self.frame_rows, counts)
         chosen = _first_of_each(counts, wanted)
-        if not self._by_tuples and weights[order[chosen]].sum() * 4 < weights.sum():
+        if not self.storage.by_tuples and weights[order[chosen]].sum() * 4 < weights.sum():
             wanted, chosen = counts, np.ones(parts.size, np.bool_)
         self._write(order[chosen], wanted, weights)
         self._keep(np.sort(order[~chosen]), parts, weights)
@@ -141,9 +137,9 @@ class DisjointStore(RowStore):
         for part in np.flatnonzero(wanted):
             own = weights[numbers[begin : begin + wanted[part]]]
             begin += int(wanted[part])
-            for start, stop in stretches(own, self.block_rows, self._block_bytes):
+            for start, stop in self.storage.stretches(own):
                 rows, size = stop - start, int(own[start:stop].sum())
-                full = rows >= self.frame_rows or grouped >= self.frame_rows or held + size > self._block_bytes
+                full = rows >= self.frame_rows or grouped >= self.frame_rows or held + size > self.storage.block_bytes
                 if group and full:
                     first, group, grouped, held = self._write_block(numbers, first, group, held), [], 0, 0
                 group.append((int(part), rows))
@@ -182,8 +178,8 @@ class DisjointStore(RowStore):
 
     def _from_memory(self) -> Loaded:
         self._reading.grow(2 * self._memory.used)
-        rank = np.empty(self.partitions, np.int64)
-        rank[np.argsort(self.keys, kind="stable")] = np.arange(self.partitions)
+        rank = np.empty(self.partitions(), np.int64)
+        rank[np.argsort(self.keys, kind="stable")] = np.arange(self.partitions())
         batch, parts = self._gathered(rank)
         self._reading.close()
         self._pending = [(batch, parts)] if parts.size else []
@@ -216,25 +212,10 @@ def _first_of_each(counts: I64, wanted: I64) -> Bool:
     return np.asarray(place < np.repeat(wanted, counts), np.bool_)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DisjointPartitionJoin(IntervalSpec):
-    """Each input becomes partitions in which no two rows overlap; pairs of partitions are merged without backtracking.
-
-    Blocking: both inputs are read to the end before the first answer. The relation changes nothing but the test of a
-    pair. When memory is short the outer input goes to disk first, then the inner one, which is then joined in batches
-    that fill memory, the outer input read once per batch.
-    Reference: Carman 2020, 3.3.5, 4.4.5 and equations 4.63 and 4.64; docs/algorithms/interval.md, 2.5.
-    """
-
-    def open(
-        self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
-    ) -> DisjointPartitionOperator:
-        """The running join."""
-        return DisjointPartitionOperator(self, budget, schemas, spill_dir)
-
-
 class DisjointPartitionOperator(PartitionedOperator):
     """A disjoint-partition interval join in progress."""
+
+    outer_frames = 1
 
     def __init__(
         self,
@@ -246,28 +227,12 @@ class DisjointPartitionOperator(PartitionedOperator):
         super().__init__(spec, budget, schemas, spill_dir)
         r, s = (self.own(self._store(intake)) for intake in self.intakes)
         self.stores: tuple[DisjointStore, DisjointStore] = (r, s)
-        self.overflow_passes, self.overflow_rows, self.batches = [0, 0], [0, 0], 0
+        self.overflow_passes, self.overflow_rows = [0, 0], [0, 0]
 
     def _store(self, intake: Intake) -> DisjointStore:
         frames, row = self.spec.frames, RowBytes(intake.schema).fixed
         frame_rows = frames.tuples_per_frame if frames else max(_ROWS_PER_FRAME, self.capacity // _FRAMES // row)
-        block_rows = self.shares.segment // row
-        by_tuples = frames is not None
-        return DisjointStore(
-            intake.side,
-            intake.schema,
-            self.spec.keyed,
-            frame_rows,
-            block_rows,
-            self.shares.segment,
-            by_tuples,
-            self.budget,
-            self.spill_dir,
-        )
-
-    def _queue(self, store: DisjointStore) -> RowQueue:
-        by_tuples = self.spec.frames is not None
-        return RowQueue(f"{store.side}-overflow", store.schema, by_tuples, self.budget, self.spill_dir)
+        return DisjointStore(self._storage(intake, frame_rows, self.shares.segment))
 
     def _open_limit(self, store: DisjointStore) -> int:
         """How many partitions may be open at a time: one frame each, and one frame for the input."""
@@ -275,28 +240,18 @@ class DisjointPartitionOperator(PartitionedOperator):
             return max(1, self.spec.frames.count - self.spec.frames.reserved - 1)
         return max(1, self.capacity // (store.frame_rows * store.row_bytes.fixed) - 1)
 
-    def _run(self) -> Pull:
+    def _partition(self) -> Pull:
         for side in (0, 1):
-            yield from self._partition(side)
+            yield from self._fill(side)
             self.intakes[side].close()
-        for inner in self.stores[1].loads(self._inner_capacity()):
-            self.batches += 1
-            yield from self._join(inner)
 
-    def _inner_capacity(self) -> int:
-        """What a batch of the inner input may weigh: all of memory but one frame for the outer input."""
-        frames = self.spec.frames
-        if frames is None:
-            return self.capacity
-        return max(1, frames.tuples - frames.tuples_per_frame)
-
-    def _partition(self, side: int) -> Pull:
+    def _fill(self, side: int) -> Pull:
         """Passes over the input, then over what overflowed, until every row has a partition."""
         store, intake = self.stores[side], self.intakes[side]
         source: Intake | RowQueue = intake
         state = np.zeros(4, np.int64)
         while True:
-            overflow = self.own(self._queue(store))
+            overflow = self.own(RowQueue("overflow", store.storage))
             yield from self._pass(side, source, overflow, state)
             if isinstance(source, RowQueue):
                 source.close()
@@ -345,16 +300,9 @@ class DisjointPartitionOperator(PartitionedOperator):
         """One batch of the inner input with all of the outer one."""
         cursor = np.zeros(inner.part.size, np.int64)
         self.state[sw.KEEP] = -1
-        for outer in self._outer():
-            self.output.show((outer, inner))
-            self.state[sw.R_POS] = self.state[sw.PHASE] = 0
-            while self._merge(outer, inner, cursor) != sw.DONE:
-                yield from self._flush()
-            yield from self._flush()
-
-    def _outer(self) -> Iterator[Loaded]:
         frames = self.spec.frames
-        return self.stores[0].loads(frames.tuples if frames else self.shares.segment)
+        for outer in self.stores[0].loads(frames.tuples if frames else self.shares.segment):
+            yield from self._meet(outer, inner, partial(self._merge, outer, inner, cursor))
 
     def _merge(self, outer: Loaded, inner: Loaded, cursor: I64) -> int:
         return merge_disjoint(
@@ -374,19 +322,22 @@ class DisjointPartitionOperator(PartitionedOperator):
 
     def _record(self) -> None:
         super()._record()
-        self.metrics.add("inner_batches", self.batches, unit="batches")
         for side, store in enumerate(self.stores):
-            name, add = store.side, self.metrics.add
-            add("partitions", store.partitions, name, unit="partitions")
-            add("overflow_passes", self.overflow_passes[side], name, unit="passes")
-            add("overflow_rows", self.overflow_rows[side], name)
-            add("rows_written", store.rows_written, name)
-            add("rows_read", store.rows_read, name)
-            add("bytes_written", store.file.bytes_written, name, unit="bytes")
-            add("bytes_read", store.file.bytes_read, name, unit="bytes")
-            if self.spec.frames:
-                add("frames_written", store.frames_written, name, unit="frames")
-                add("frames_read", store.frames_read, name, unit="frames")
+            self.metrics.add("overflow_passes", self.overflow_passes[side], store.side, unit="passes")
+            self.metrics.add("overflow_rows", self.overflow_rows[side], store.side)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisjointPartitionJoin(IntervalSpec):
+    """Each input becomes partitions in which no two rows overlap; pairs of partitions are merged without backtracking.
+
+    Blocking: both inputs are read to the end before the first answer. The relation changes nothing but the test of a
+    pair. When memory is short the outer input goes to disk first, then the inner one, which is then joined in batches
+    that fill memory, the outer input read once per batch.
+    Reference: Carman 2020, 3.3.5, 4.4.5 and equations 4.63 and 4.64; docs/algorithms/interval.md, 2.5.
+    """
+
+    operator: ClassVar[type[Any]] = DisjointPartitionOperator
 
 
 def _picked(batch: pa.RecordBatch, rows: I64) -> pa.RecordBatch:

@@ -23,8 +23,7 @@ from dovetail.engine.operator import OperatorBase
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels import sweep as sw
-from dovetail.joins.interval.operators.memory import Shares
-from dovetail.joins.interval.operators.spec import END, KEY, ROW, SIDES, START, Emit, IntervalSpec
+from dovetail.joins.interval.operators.spec import END, KEY, ROW, SIDES, START, Emit, IntervalSpec, Shares
 
 
 class Inbox:
@@ -273,6 +272,17 @@ class IntervalOperator(OperatorBase):
         metrics.add("comparisons_unproductive", state[sw.UNPRODUCTIVE], unit="comparisons")
         metrics.add("pairs", state[sw.PRODUCTIVE] - state[sw.SUPPRESSED], unit="pairs", per_task=True)
         metrics.add("pairs_suppressed", state[sw.SUPPRESSED], unit="pairs")
+
+    def _record_files(
+        self, side: str, rows: tuple[int, int], size: tuple[int, int], frames: tuple[int, int] | None = None
+    ) -> None:
+        """Write the rows, bytes and frames that a side wrote to disk and read again; by default rows fill frames."""
+        for number, what in enumerate(("written", "read")):
+            self.metrics.add(f"rows_{what}", rows[number], side)
+            self.metrics.add(f"bytes_{what}", size[number], side, unit="bytes")
+            if self.spec.frames:
+                filled = -(-rows[number] // self.spec.frames.tuples_per_frame)
+                self.metrics.add(f"frames_{what}", frames[number] if frames else filled, side, unit="frames")
 
     @property
     def matched(self) -> Mapping[str, Matched]:

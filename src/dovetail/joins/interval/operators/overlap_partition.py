@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,11 +15,9 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
 from dovetail.joins.interval.cost.partitions import COMPARE_COST, FRAME_COST, choose_slots
 from dovetail.joins.interval.cost.statistics import IntervalStatistics
-from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.partitions import any_may_match, join_slots
 from dovetail.joins.interval.operators.driver import Pull
-from dovetail.joins.interval.operators.memory import RowBytes
-from dovetail.joins.interval.operators.partitioned import Intake, Loaded, PartitionedOperator, RowQueue
+from dovetail.joins.interval.operators.partitioned import Intake, Loaded, PartitionedOperator, RowQueue, Storage
 from dovetail.joins.interval.operators.slot_store import Slots, SlotStore
 from dovetail.joins.interval.operators.spec import END, START, IntervalSpec, slot_tests
 
@@ -52,6 +52,119 @@ class Survey:
 _BLOCKS = 16
 
 
+class OverlapPartitionOperator(PartitionedOperator):
+    """An overlap-partition interval join in progress."""
+
+    spec: OverlapPartitionJoin
+    outer_frames = 2  # for the outer input and output
+
+    def __init__(
+        self,
+        spec: OverlapPartitionJoin,
+        budget: MemoryBudget,
+        schemas: Mapping[str, pa.Schema],
+        spill_dir: Path | None,
+    ) -> None:
+        super().__init__(spec, budget, schemas, spill_dir)
+        self._tests = slot_tests(spec.relation, spec.halves, spec.shift, spec.exchange)
+        self.slots = Slots(spec.slots or 1, *(spec.time_range or (0, 1)), spec.halves)
+        self.stores: list[SlotStore] = []
+        self._surveyed = 0
+
+    def _partition(self) -> Pull:
+        sources: list[Intake | RowQueue] = list(self.intakes)
+        if self.spec.slots is None or self.spec.time_range is None:
+            queues = [self.own(RowQueue("input", self._kept(intake))) for intake in self.intakes]
+            yield from self._survey(queues)
+            sources = list(queues)
+        self.stores = [self.own(SlotStore(self._kept(intake), self.slots)) for intake in self.intakes]
+        for side, source in enumerate(sources):
+            yield from self._fill(side, source, sources[1:] if side == 0 else [])
+            source.close()
+
+    def _survey(self, queues: list[RowQueue]) -> Pull:
+        """Read both inputs to the end, and choose the slots from what they hold."""
+        found = []
+        for intake, queue in zip(self.intakes, queues, strict=True):
+            survey = Survey(self.spec.halves)
+            while (piece := (yield from intake.next())) is not None:
+                survey.add(piece)
+                queue.add(piece)
+                if sum(q.weight for q in queues) > self.capacity:
+                    for q in queues:
+                        q.spill()
+            intake.close()
+            found.append(survey)
+        self._surveyed = sum(queue.file.rows for queue in queues)
+        self.slots = self._chosen(*found)
+
+    def _chosen(self, r: Survey, s: Survey) -> Slots:
+        if not r.rows or not s.rows:
+            return self.slots
+        begin, end = self.spec.time_range or (min(r.begin, s.begin), max(r.end, s.end))
+        frames = self.spec.frames
+        per_frame = frames.tuples_per_frame if frames else self._kept(self.intakes[0]).block_rows
+        costs = {"compare_cost": self.spec.compare_cost, "frame_cost": self.spec.frame_cost}
+        count = self.spec.slots or choose_slots(r.statistics(begin, end), s.statistics(begin, end), per_frame, **costs)
+        return Slots(count, begin, end, self.spec.halves)
+
+    def _kept(self, intake: Intake) -> Storage:
+        return self._storage(intake, 1, min(self.shares.segment, self.shares.blocking(0) // _BLOCKS))
+
+    def _fill(self, side: int, source: Intake | RowQueue, later: list[Intake | RowQueue]) -> Pull:
+        store, outer = self.stores[side], self.stores[0]
+        while (piece := (yield from source.next())) is not None:
+            store.add(piece)
+            queued = sum(q.weight for q in (source, *later) if isinstance(q, RowQueue))
+            if sum(s.weight for s in self.stores) + queued <= self.capacity:
+                continue
+            outer.spill()
+            if side == 1 and store.weight + queued > self.capacity:
+                store.spill()
+        if side == 1:
+            self._settle()
+
+    def _settle(self) -> None:
+        outer, inner = self.stores
+        if inner.on_disk:
+            outer.spill()
+        outer.finish()
+        inner.finish()
+
+    def _join(self, inner: Loaded) -> Pull:
+        """One block of the inner input with every block of the outer one that can match it."""
+        for block, where in self.stores[0].blocks():
+            if not any_may_match(block.part, block.key, inner.part, inner.key, self.slots.base, self._tests):
+                continue
+            outer = where if isinstance(where, Loaded) else self.stores[0].load(where)
+            yield from self._meet(outer, inner, partial(self._join_slots, outer, inner))
+
+    def _join_slots(self, outer: Loaded, inner: Loaded) -> int:
+        return join_slots(
+            self.state,
+            outer.rows(),
+            inner.rows(),
+            self.rule,
+            outer.part,
+            outer.first,
+            outer.key,
+            inner.part,
+            inner.first,
+            inner.key,
+            self.slots.base,
+            self._tests,
+            self.output.out_r,
+            self.output.out_s,
+        )
+
+    def _record(self) -> None:
+        super()._record()
+        self.metrics.peak("slots", self.slots.count, unit="slots")
+        self.metrics.add("rows_surveyed_on_disk", self._surveyed)
+        for store in self.stores:
+            self.metrics.add("rows_sorted_on_disk", store.sorted_rows, store.side)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OverlapPartitionJoin(IntervalSpec):
     """Rows are partitioned by the slots in which they start and end; pairs of partitions that can match are compared.
@@ -80,166 +193,4 @@ class OverlapPartitionJoin(IntervalSpec):
         where = f" over [{self.time_range[0]}, {self.time_range[1]})" if self.time_range else ""
         return f"{IntervalSpec.explain(self)}, slots={self.slots or 'by formula'}{where}"
 
-    def open(
-        self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
-    ) -> OverlapPartitionOperator:
-        """The running join."""
-        return OverlapPartitionOperator(self, budget, schemas, spill_dir)
-
-
-class OverlapPartitionOperator(PartitionedOperator):
-    """An overlap-partition interval join in progress."""
-
-    spec: OverlapPartitionJoin
-
-    def __init__(
-        self,
-        spec: OverlapPartitionJoin,
-        budget: MemoryBudget,
-        schemas: Mapping[str, pa.Schema],
-        spill_dir: Path | None,
-    ) -> None:
-        super().__init__(spec, budget, schemas, spill_dir)
-        self._tests = slot_tests(spec.relation, spec.halves, spec.shift, spec.exchange)
-        self.slots = Slots(spec.slots or 1, *(spec.time_range or (0, 1)), spec.halves)
-        self.stores: list[SlotStore] = []
-        self.batches = 0
-        self._surveyed = 0
-
-    def _run(self) -> Pull:
-        sources: list[Intake | RowQueue] = list(self.intakes)
-        if self.spec.slots is None or self.spec.time_range is None:
-            queues = [self.own(self._queue(intake)) for intake in self.intakes]
-            yield from self._survey(queues)
-            sources = list(queues)
-        self.stores = [self.own(self._store(intake)) for intake in self.intakes]
-        for side, source in enumerate(sources):
-            yield from self._partition(side, source, sources[1:] if side == 0 else [])
-            source.close()
-        for inner in self.stores[1].loads(self._inner_capacity()):
-            self.batches += 1
-            yield from self._join(inner)
-
-    def _survey(self, queues: list[RowQueue]) -> Pull:
-        """Read both inputs to the end, and choose the slots from what they hold."""
-        found = []
-        for intake, queue in zip(self.intakes, queues, strict=True):
-            survey = Survey(self.spec.halves)
-            while (piece := (yield from intake.next())) is not None:
-                survey.add(piece)
-                queue.add(piece)
-                if sum(q.weight for q in queues) > self.capacity:
-                    for q in queues:
-                        q.spill()
-            intake.close()
-            found.append(survey)
-        self._surveyed = sum(queue.file.rows for queue in queues)
-        self.slots = self._chosen(*found)
-
-    def _chosen(self, r: Survey, s: Survey) -> Slots:
-        if not r.rows or not s.rows:
-            return self.slots
-        begin, end = self.spec.time_range or (min(r.begin, s.begin), max(r.end, s.end))
-        frames = self.spec.frames
-        per_frame = frames.tuples_per_frame if frames else self._block_rows(self.intakes[0])
-        costs = {"compare_cost": self.spec.compare_cost, "frame_cost": self.spec.frame_cost}
-        count = self.spec.slots or choose_slots(r.statistics(begin, end), s.statistics(begin, end), per_frame, **costs)
-        return Slots(count, begin, end, self.spec.halves)
-
-    def _queue(self, intake: Intake) -> RowQueue:
-        by_tuples = self.spec.frames is not None
-        return RowQueue(f"{intake.side}-input", intake.schema, by_tuples, self.budget, self.spill_dir)
-
-    @property
-    def _block_bytes(self) -> int:
-        return min(self.shares.segment, self.shares.blocking(0) // _BLOCKS)
-
-    def _block_rows(self, intake: Intake) -> int:
-        return max(1, self._block_bytes // RowBytes(intake.schema).fixed)
-
-    def _store(self, intake: Intake) -> SlotStore:
-        return SlotStore(
-            intake.side,
-            intake.schema,
-            self.slots,
-            self.spec.keyed,
-            self._block_rows(intake),
-            self._block_bytes,
-            self.spec.frames is not None,
-            self.budget,
-            self.spill_dir,
-        )
-
-    def _inner_capacity(self) -> int:
-        """What a block of the inner input may weigh: all of memory but two frames, for the outer input and output."""
-        frames = self.spec.frames
-        return max(1, frames.tuples - 2 * frames.tuples_per_frame) if frames else self.capacity
-
-    def _partition(self, side: int, source: Intake | RowQueue, later: list[Intake | RowQueue]) -> Pull:
-        store, outer = self.stores[side], self.stores[0]
-        while (piece := (yield from source.next())) is not None:
-            store.add(piece)
-            queued = sum(q.weight for q in (source, *later) if isinstance(q, RowQueue))
-            if sum(s.weight for s in self.stores) + queued <= self.capacity:
-                continue
-            outer.spill()
-            if side == 1 and store.weight + queued > self.capacity:
-                store.spill()
-        if side == 1:
-            self._settle()
-
-    def _settle(self) -> None:
-        outer, inner = self.stores
-        if inner.on_disk:
-            outer.spill()
-        outer.finish()
-        inner.finish()
-
-    def _join(self, inner: Loaded) -> Pull:
-        """One block of the inner input with every block of the outer one that can match it."""
-        for block, where in self.stores[0].blocks():
-            if not any_may_match(block.part, block.key, inner.part, inner.key, self.slots.base, self._tests):
-                continue
-            outer = where if isinstance(where, Loaded) else self.stores[0].load(where)
-            self.output.show((outer, inner))
-            self.state[sw.R_POS] = self.state[sw.PHASE] = 0
-            while self._join_slots(outer, inner) != sw.DONE:
-                yield from self._flush()
-            yield from self._flush()
-
-    def _join_slots(self, outer: Loaded, inner: Loaded) -> int:
-        return join_slots(
-            self.state,
-            outer.rows(),
-            inner.rows(),
-            self.rule,
-            outer.part,
-            outer.first,
-            outer.key,
-            inner.part,
-            inner.first,
-            inner.key,
-            self.slots.base,
-            self._tests,
-            self.output.out_r,
-            self.output.out_s,
-        )
-
-    def _record(self) -> None:
-        super()._record()
-        self.metrics.add("inner_batches", self.batches, unit="batches")
-        self.metrics.peak("slots", self.slots.count, unit="slots")
-        self.metrics.add("rows_surveyed_on_disk", self._surveyed)
-        for store in self.stores:
-            name, add = store.side, self.metrics.add
-            add("partitions", store.partitions(), name, unit="partitions")
-            add("rows_sorted_on_disk", store.sorted_rows, name)
-            add("rows_written", store.rows_written, name)
-            add("rows_read", store.rows_read, name)
-            store.close()
-            add("bytes_written", store.bytes_written, name, unit="bytes")
-            add("bytes_read", store.bytes_read, name, unit="bytes")
-            if self.spec.frames:
-                per_frame = self.spec.frames.tuples_per_frame
-                add("frames_written", -(-store.rows_written // per_frame), name, unit="frames")
-                add("frames_read", -(-store.rows_read // per_frame), name, unit="frames")
+    operator: ClassVar[type[Any]] = OverlapPartitionOperator

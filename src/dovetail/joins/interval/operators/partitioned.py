@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,12 +18,22 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
+from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.sweep import Rows
-from dovetail.joins.interval.operators.driver import IntervalOperator, Need
-from dovetail.joins.interval.operators.memory import OVERHEAD_BYTES, RowBytes, rows_within
-from dovetail.joins.interval.operators.spec import END, ROW, START, IntervalSpec
+from dovetail.joins.interval.operators.driver import IntervalOperator, Need, Pull
+from dovetail.joins.interval.operators.spec import (
+    END,
+    OVERHEAD_BYTES,
+    ROW,
+    START,
+    IntervalSpec,
+    RowBytes,
+    rows_within,
+    stretches,
+)
 
 _NONE: I64 = int64s([])
+_LARGEST = 2**62  # bytes of a block that is cut by its rows alone
 
 
 @dataclass(frozen=True)
@@ -130,17 +142,42 @@ class Intake:
         self._memory.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Storage:
+    """How the rows of one side are kept: its columns, what memory counts, the sizes of frames and blocks, the places.
+
+    Memory counts tuples, in frames of `frame_rows`, or bytes. On disk rows come in blocks of at most `block_rows` and
+    `block_bytes`.
+    """
+
+    side: str
+    schema: pa.Schema
+    keyed: bool
+    by_tuples: bool
+    frame_rows: int
+    block_rows: int
+    block_bytes: int
+    budget: MemoryBudget
+    spill_dir: Path | None
+
+    def file(self, name: str) -> SpillFile:
+        """A new file for rows of this side."""
+        return SpillFile(self.schema, self.spill_dir, f"{self.side}-{name}")
+
+    def stretches(self, weights: I64) -> Iterator[tuple[int, int]]:
+        """Rows of these weights in blocks, first and last row."""
+        return stretches(weights, self.block_rows, self.block_bytes)
+
+
 class RowQueue:
     """A queue of pieces in input order. Once spilled, later pieces go to the file as well."""
 
-    def __init__(
-        self, name: str, schema: pa.Schema, by_tuples: bool, budget: MemoryBudget, spill_dir: Path | None
-    ) -> None:
+    def __init__(self, name: str, storage: Storage) -> None:
         self.rows = self.weight = 0
-        self.file = SpillFile(schema, spill_dir, name)
-        self._row_bytes, self._by_tuples = RowBytes(schema), by_tuples
+        self.file = storage.file(name)
+        self._row_bytes, self._by_tuples = RowBytes(storage.schema), storage.by_tuples
         self._kept: deque[pa.RecordBatch] = deque()
-        self._memory = budget.reserve(name)
+        self._memory = storage.budget.reserve(f"{storage.side}-{name}")
         self._read = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
@@ -187,26 +224,37 @@ class RowQueue:
         self.file.close()
 
 
-class RowStore:
-    """The partitions of one input: what its rows weigh, and how they come back from disk.
+class RowStore(ABC):
+    """The partitions of one input: what its rows weigh, and how they come back from disk."""
 
-    On disk rows come in frames of `frame_rows` where memory is counted in tuples.
-    """
-
-    def __init__(
-        self, side: str, schema: pa.Schema, keyed: bool, frame_rows: int, by_tuples: bool, budget: MemoryBudget
-    ) -> None:
-        self.side, self.schema, self.keyed, self.frame_rows = side, schema, keyed, frame_rows
-        self.row_bytes, self._by_tuples = RowBytes(schema), by_tuples
+    def __init__(self, storage: Storage) -> None:
+        self.storage, self.side, self.schema = storage, storage.side, storage.schema
+        self.row_bytes = RowBytes(storage.schema)
         self.weight = self.rows_written = self.rows_read = 0
-        self._memory = budget.reserve(f"{side} partitions")
-        self._reading = budget.reserve(f"{side} partitions read")
+        self._memory = storage.budget.reserve(f"{storage.side} partitions")
+        self._reading = storage.budget.reserve(f"{storage.side} partitions read")
+
+    @abstractmethod
+    def partitions(self) -> int:
+        """How many partitions hold rows."""
+
+    @abstractmethod
+    def loads(self, capacity: int) -> Iterator[Loaded]:
+        """All rows by key and partition, as much at a time as `capacity` allows; from memory everything at once."""
+
+    @abstractmethod
+    def moved_bytes(self) -> tuple[int, int]:
+        """Bytes written to disk and read again so far."""
+
+    def moved_frames(self) -> tuple[int, int] | None:
+        """Frames written to disk and read again; None if rows fill them."""
+        return None
 
     def _charged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """The rows, to be kept in memory for now, without what is not theirs."""
         batch = compact(batch)
         self._memory.grow(held_bytes(batch) + OVERHEAD_BYTES * batch.num_rows)
-        self.weight += int(batch.num_rows) if self._by_tuples else self.row_bytes.total(batch)
+        self.weight += int(batch.num_rows) if self.storage.by_tuples else self.row_bytes.total(batch)
         return batch
 
     def _loads(
@@ -233,17 +281,23 @@ class RowStore:
 
     def _fitting(self, rows: pa.RecordBatch, room: int) -> int:
         """How many of these rows fit, in whole frames if memory is counted in tuples."""
-        if self._by_tuples:
-            return min(int(rows.num_rows), max(0, room - room % self.frame_rows))
+        if self.storage.by_tuples:
+            return min(int(rows.num_rows), max(0, room - room % self.storage.frame_rows))
         return self.row_bytes.fitting(rows, room)
 
     def _occupied(self, rows: pa.RecordBatch) -> int:
-        frames = -(-rows.num_rows // self.frame_rows)
-        return frames * self.frame_rows if self._by_tuples else self.row_bytes.total(rows)
+        each = self.storage.frame_rows
+        return -(-rows.num_rows // each) * each if self.storage.by_tuples else self.row_bytes.total(rows)
 
 
 class PartitionedOperator(IntervalOperator):
-    """A join that partitions R, then S, and joins pairs of partitions."""
+    """A join that partitions R, then S, and joins pairs of partitions.
+
+    If S does not fit, it is joined in batches that fill memory, but for `outer_frames` frames.
+    """
+
+    stores: Sequence[RowStore]
+    outer_frames: ClassVar[int]
 
     def __init__(
         self, spec: IntervalSpec, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
@@ -252,6 +306,13 @@ class PartitionedOperator(IntervalOperator):
         r, s = (self.own(Intake(name, schemas[name], self.shares.segment, budget)) for name in self.names)
         self.intakes: tuple[Intake, Intake] = (r, s)
         self.output = self._open_output((nothing_loaded(r.schema), nothing_loaded(s.schema)))
+        self.batches = 0
+
+    def _storage(self, intake: Intake, frame_rows: int, block_bytes: int) -> Storage:
+        rows = max(1, block_bytes // RowBytes(intake.schema).fixed)
+        by_tuples = self.spec.frames is not None
+        sizes = frame_rows, max(frame_rows, rows), _LARGEST if by_tuples else block_bytes
+        return Storage(intake.side, intake.schema, self.spec.keyed, by_tuples, *sizes, self.budget, self.spill_dir)
 
     @property
     def capacity(self) -> int:
@@ -259,7 +320,36 @@ class PartitionedOperator(IntervalOperator):
         frames = self.spec.frames
         return frames.tuples if frames else self.shares.blocking(sum(intake.waiting_bytes for intake in self.intakes))
 
+    @abstractmethod
+    def _partition(self) -> Pull:
+        """Read both inputs to the end, into `stores`."""
+
+    @abstractmethod
+    def _join(self, inner: Loaded) -> Pull:
+        """One batch of the inner input with the outer one."""
+
+    def _run(self) -> Pull:
+        yield from self._partition()
+        frames = self.spec.frames
+        fitting = max(1, frames.tuples - self.outer_frames * frames.tuples_per_frame) if frames else self.capacity
+        for inner in self.stores[1].loads(fitting):
+            self.batches += 1
+            yield from self._join(inner)
+
+    def _meet(self, outer: Loaded, inner: Loaded, step: Callable[[], int]) -> Pull:
+        """The answers of some rows of both sides, by a kernel that says when it is done."""
+        self.output.show((outer, inner))
+        self.state[sw.R_POS] = self.state[sw.PHASE] = 0
+        while step() != sw.DONE:
+            yield from self._flush()
+        yield from self._flush()
+
     def _record(self) -> None:
         super()._record()
-        for intake in self.intakes:
+        self.metrics.add("inner_batches", self.batches, unit="batches")
+        for intake, store in zip(self.intakes, self.stores, strict=True):
             self.metrics.add("rows_in", intake.rows_in, intake.side)
+            self.metrics.add("partitions", store.partitions(), intake.side, unit="partitions")
+            self._record_files(
+                store.side, (store.rows_written, store.rows_read), store.moved_bytes(), store.moved_frames()
+            )

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +11,9 @@ import pyarrow as pa
 
 from dovetail.engine.columns import take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
-from dovetail.joins.interval.operators.memory import stretches
-from dovetail.joins.interval.operators.partitioned import Loaded, RowStore, empty_batch, pieces_of
+from dovetail.joins.interval.operators.partitioned import Loaded, RowStore, Storage, empty_batch, pieces_of
 from dovetail.joins.interval.operators.spec import END, KEY, START
 
 _WORD = 2**64
@@ -137,7 +134,6 @@ def merged_blocks(files: list[SpillFile], order: Order, keyed: bool, cut: Cut) -
 
 
 _FAN_IN = 8
-_LARGEST = 2**62  # bytes of a block that is cut by its rows alone
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,16 +145,12 @@ class Block:
     key: I64
 
 
+@dataclass(frozen=True, slots=True)
 class SortedFile:
     """Blocks of rows in partition order, and which partitions each block holds."""
 
-    def __init__(self, file: SpillFile) -> None:
-        self.file = file
-        self.directory: list[Block] = []
-
-    def close(self) -> None:
-        """Remove the file."""
-        self.file.close()
+    file: SpillFile
+    directory: list[Block] = field(default_factory=list)
 
 
 class SlotStore(RowStore):
@@ -168,25 +160,12 @@ class SlotStore(RowStore):
     inputs sorted by an operator of their own.
     """
 
-    def __init__(
-        self,
-        side: str,
-        schema: pa.Schema,
-        slots: Slots,
-        keyed: bool,
-        block_rows: int,
-        block_bytes: int,
-        by_tuples: bool,
-        budget: MemoryBudget,
-        spill_dir: Path | None,
-    ) -> None:
-        super().__init__(side, schema, keyed, 1, by_tuples, budget)
-        self.slots, self.block_rows = slots, max(1, block_rows)
-        self._block_bytes = _LARGEST if by_tuples else block_bytes
-        self.sorted_rows = self.bytes_written = self.bytes_read = 0
+    def __init__(self, storage: Storage, slots: Slots) -> None:
+        super().__init__(storage)
+        self.slots, self.keyed = slots, storage.keyed
+        self.sorted_rows = self._bytes_written = self._bytes_read = 0  # of files that are gone
         self._pending: list[pa.RecordBatch] = []
         self._runs: list[SortedFile] = []
-        self._spill_dir = spill_dir
 
     @property
     def on_disk(self) -> bool:
@@ -203,7 +182,7 @@ class SlotStore(RowStore):
             return
         self._reading.grow(2 * self._memory.used)
         batch, _, _ = self._ordered()
-        run = self._new_file()
+        run = SortedFile(self.storage.file("partitions"))
         for block in self._cut(batch):
             self._append(run, block)
         self._runs.append(run)
@@ -233,6 +212,12 @@ class SlotStore(RowStore):
             found += block.part.size - (last == (int(keys[0]), int(block.part[0])))
             last = int(keys[-1]), int(block.part[-1])
         return found
+
+    def moved_bytes(self) -> tuple[int, int]:
+        """Bytes written to disk and read again so far."""
+        files = [run.file for run in self._runs]
+        written = self._bytes_written + sum(file.bytes_written for file in files)
+        return written, self._bytes_read + sum(file.bytes_read for file in files)
 
     def loads(self, capacity: int) -> Iterator[Loaded]:
         """All rows in file order, as much at a time as `capacity` allows; from memory everything at once."""
@@ -295,12 +280,9 @@ class SlotStore(RowStore):
         self.rows_read += batch.num_rows
         return batch
 
-    def _new_file(self) -> SortedFile:
-        return SortedFile(SpillFile(self.schema, self._spill_dir, f"{self.side}-partitions"))
-
     def _cut(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows in blocks of bounded size."""
-        for first, last in stretches(self.row_bytes.each(batch), self.block_rows, self._block_bytes):
+        for first, last in self.storage.stretches(self.row_bytes.each(batch)):
             yield batch.slice(first, last - first)
 
     def _append(self, run: SortedFile, batch: pa.RecordBatch) -> None:
@@ -308,7 +290,7 @@ class SlotStore(RowStore):
         run.directory.append(Block(*pieces_of(*self._order_of(batch))))
 
     def _merged(self, runs: list[SortedFile]) -> SortedFile:
-        merged = self._new_file()
+        merged = SortedFile(self.storage.file("partitions"))
         for batch in merged_blocks([run.file for run in runs], self._order_of, self.keyed, self._cut):
             self._append(merged, batch)
             self.sorted_rows += batch.num_rows
@@ -317,6 +299,6 @@ class SlotStore(RowStore):
         return merged
 
     def _retire(self, run: SortedFile) -> None:
-        self.bytes_written += run.file.bytes_written
-        self.bytes_read += run.file.bytes_read
-        run.close()
+        self._bytes_written += run.file.bytes_written
+        self._bytes_read += run.file.bytes_read
+        run.file.close()

@@ -1,16 +1,25 @@
-"""The three sweeps: sort-merge (SM), time sweep (TS) and forward scan (FS)."""
+"""The three sweeps over sorted inputs, sort-merge (SM), time sweep (TS) and forward scan (FS), and their common part.
+
+The common part is windows over both inputs, answers, and spilling one side past the other.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes, take_columns
+from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.spill import SpillFile
+from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.forward_scan import (
     NONE,
@@ -20,26 +29,324 @@ from dovetail.joins.interval.kernels.forward_scan import (
     forward_step,
 )
 from dovetail.joins.interval.kernels.sort_merge import merge_step
+from dovetail.joins.interval.kernels.sweep import Rows, spill_step
 from dovetail.joins.interval.kernels.time_sweep import rebuild, renumber, time_step
-from dovetail.joins.interval.operators.driver import Pull
-from dovetail.joins.interval.operators.spec import FirstIsOuterSpec, IntervalSpec
-from dovetail.joins.interval.operators.sweep import NO_ROWS, SweepOperator
+from dovetail.joins.interval.operators.driver import IntervalOperator, Need, Pull
+from dovetail.joins.interval.operators.spec import (
+    END,
+    KEY,
+    OVERHEAD_BYTES,
+    START,
+    FirstIsOuterSpec,
+    IntervalSpec,
+    RowBytes,
+    rows_within,
+)
+
+NO_ROWS: I64 = int64s([])
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SortMergeJoin(IntervalSpec):
-    """Each row of the outer input meets the inner rows in memory, then loads the inner rows it still needs.
+Position = tuple[int, int]
+"""A row of the replay file: block, row in the block."""
 
-    The left input is outer, the right one with `swapped`. Memory holds inner rows only, and only the outer input is
-    ever spilled. The relation decides when to stop loading and what to drop, in its tightest form.
-    Reference: Carman 2020, 3.3.1 and table 6.4, corrected; docs/algorithms/interval.md, 2.1 and 3.1.
+
+class Feed:
+    """Rows of one side in their order, which can be read again from a mark.
+
+    The window is the rows that stay active, then one segment that came whole from the stream or whole from one block of
+    the replay file. Rows of the stream consumed while spilling are appended to the file, once; `rewind` makes the file
+    the source again, and what the window still had of the stream waits in memory until the file is read.
     """
 
-    def open(
-        self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
-    ) -> SortMergeOperator:
-        """The running join."""
-        return SortMergeOperator(self, budget, schemas, spill_dir)
+    def __init__(
+        self,
+        side: str,
+        schema: pa.Schema,
+        keyed: bool,
+        segment_bytes: int,
+        by_tuples: bool,
+        budget: MemoryBudget,
+        spill_dir: Path | None,
+    ) -> None:
+        self.side, self.schema, self.keyed = side, schema, keyed
+        self.segment_bytes, self._by_tuples = segment_bytes, by_tuples
+        self.row_bytes = RowBytes(schema)
+        self.file = SpillFile(schema, spill_dir, f"{side}-replay")
+        self.ended = False
+        self.rows_in = self.rows_written = self.rows_read = 0
+        self._window = budget.reserve(f"{side} window")
+        self._input = budget.reserve(f"{side} input")
+        self._waiting: deque[tuple[pa.RecordBatch, int]] = deque()
+        self._blocks: list[tuple[int, int]] = []  # of the file: first ordinal, rows
+        self._cursor: Position = (0, 0)
+        self._origin: Position | None = None
+        self._segment_start = self._saved_to = 0
+        self._empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+        self.batch: pa.RecordBatch = self._empty
+        self.ordinals: I64 = NO_ROWS
+        self.rows = self._no_rows = Rows(NO_ROWS, NO_ROWS, NO_ROWS, NO_ROWS, 1)
+        self._bytes: I64 = NO_ROWS
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of stream batches that are not in the window yet."""
+        return self._input.used
+
+    @property
+    def exhausted(self) -> bool:
+        """Whether nothing comes after the window."""
+        return self.ended and not self._waiting and not self._in_file()
+
+    def refill(self, live: I64, position: int) -> Pull:
+        """Replace the window by its rows `live` and the next segment; the old one was consumed to `position`."""
+        self._count_read(position)
+        wanted = int(self.bytes_of(live).sum())
+        pieces, ordinals = yield from self._next_segment(max(1, min(self.segment_bytes, wanted)))
+        kept, kept_ordinals = self._kept(live, wanted), self.ordinals[live]
+        self.batch, self.rows = self._empty, self._no_rows  # frees the old window
+        self._window.resize(nbytes(kept) + OVERHEAD_BYTES * kept.num_rows)
+        parts = [part for part in (kept, *pieces) if part.num_rows]
+        self._window.grow(sum(nbytes(piece) + OVERHEAD_BYTES * piece.num_rows for piece in pieces))
+        whole = pa.concat_batches(parts) if len(parts) > 1 else compact(parts[0]) if parts else kept
+        self._release_input()
+        self._segment_start = self._saved_to = kept.num_rows
+        self._show(whole, np.concatenate([kept_ordinals, ordinals]))
+        self._window.resize(held_bytes(whole) + OVERHEAD_BYTES * whole.num_rows)
+
+    def _kept(self, live: I64, wanted: int) -> pa.RecordBatch:
+        if live.size == 0:
+            return self._empty
+        self._window.grow(wanted)
+        return take_columns(self.batch, live)
+
+    def start_spill(self, row: int) -> Position:
+        """Remember the window's row `row`, from which on consumed stream rows go to the file."""
+        self._saved_to = row
+        if self._origin is None:
+            return len(self._blocks), 0
+        block, first = self._origin
+        return block, first + row - self._segment_start
+
+    def save(self, row: int) -> None:
+        """Write the stream rows before `row` that were consumed since the spill started."""
+        if self._origin is None and row > self._saved_to:
+            self.file.append(self.batch.slice(self._saved_to, row - self._saved_to))
+            self._blocks.append((int(self.ordinals[self._saved_to]), row - self._saved_to))
+            self.rows_written += row - self._saved_to
+            self._saved_to = row
+            self._cursor = len(self._blocks), 0  # what was just written is read again only after a rewind
+
+    def rewind(self, to: Position, row: int, end: int) -> None:
+        """Continue from `to` after the window's row `end`; stream rows from `row` on wait behind the file."""
+        self._count_read(row)
+        if self._origin is None and row < self.batch.num_rows:
+            rest = compact(self.batch.slice(row))
+            self._input.grow(held_bytes(rest))
+            self._waiting.appendleft((rest, int(self.ordinals[row])))
+        self._origin = self._cursor = to
+        self._segment_start = end
+
+    def close(self) -> None:
+        """Free the memory and remove the file."""
+        self._waiting.clear()
+        self._window.close()
+        self._input.close()
+        self.file.close()
+
+    def _count_read(self, row: int) -> None:
+        if self._origin is not None:
+            self.rows_read += max(0, row - self._segment_start)
+
+    def _in_file(self) -> bool:
+        block, row = self._cursor
+        while block < len(self._blocks) and row >= self._blocks[block][1]:
+            block, row = block + 1, 0
+        self._cursor = block, row
+        return block < len(self._blocks)
+
+    def _next_segment(self, wanted: int) -> Generator[Need, pa.RecordBatch | None, tuple[list[pa.RecordBatch], I64]]:
+        if self._in_file():
+            block, row = self._cursor
+            self._origin, self._cursor = (block, row), (block + 1, 0)
+            first, count = self._blocks[block]
+            return [self.file.read(block).slice(row)], np.arange(first + row, first + count)
+        self._origin = None
+        pieces: list[pa.RecordBatch] = []
+        ordinals: list[I64] = [NO_ROWS]
+        while wanted > 0 and (yield from self._has_input()):
+            piece, first = self._cut_piece()
+            pieces.append(piece)
+            ordinals.append(np.arange(first, first + piece.num_rows))
+            wanted -= nbytes(piece) + OVERHEAD_BYTES * piece.num_rows
+        return pieces, np.concatenate(ordinals)
+
+    def _has_input(self) -> Generator[Need, pa.RecordBatch | None, bool]:
+        while not self._waiting and not self.ended:
+            batch = yield Need(self.side)
+            if batch is None:
+                self.ended = True
+            elif batch.num_rows:
+                self._check(batch)
+                self._input.grow(compact_bytes(batch))
+                self._waiting.append((compact(batch), self.rows_in))
+                self.rows_in += batch.num_rows
+        return bool(self._waiting)
+
+    def _check(self, batch: pa.RecordBatch) -> None:
+        if not batch.schema.equals(self.schema):
+            raise PlanError(f"a batch of the {self.side} input has schema {batch.schema}; announced was {self.schema}.")
+
+    def _cut_piece(self) -> tuple[pa.RecordBatch, int]:
+        batch, first = self._waiting.popleft()
+        rows = rows_within(batch, self.segment_bytes)
+        if rows == batch.num_rows:
+            return batch, first
+        self._waiting.appendleft((batch.slice(rows), first + rows))
+        return batch.slice(0, rows), first
+
+    def _release_input(self) -> None:
+        # A slice keeps all of its batch alive, so a batch that was cut stays charged until its last piece is taken.
+        self._input.resize(sum(held_bytes(batch) for batch, _ in self._waiting))
+
+    def _show(self, batch: pa.RecordBatch, ordinals: I64) -> None:
+        self.batch, self.ordinals = batch, ordinals
+        self._bytes = self.row_bytes.of(batch)
+        key = _codes(batch, KEY) if self.keyed else NO_ROWS
+        weight, each = (NO_ROWS, 1) if self._by_tuples else (_summed(self._bytes), self.row_bytes.fixed)
+        self.rows = Rows(_codes(batch, START), _codes(batch, END), key, weight, each)
+
+    def bytes_of(self, rows: I64) -> I64:
+        """What each of these rows of the window weighs, in bytes."""
+        return self._bytes[rows] if self._bytes.size else np.full(rows.size, self.row_bytes.fixed)
+
+
+def _summed(weights: I64) -> I64:
+    return int64s(np.concatenate([[0], np.cumsum(weights)])) if weights.size else NO_ROWS
+
+
+def _codes(batch: pa.RecordBatch, name: str) -> I64:
+    return int64s(batch.column(name).to_numpy(zero_copy_only=True))
+
+
+class SweepOperator(IntervalOperator):
+    """Drives a sweep kernel: feeds its windows, takes its pairs, and spills one side when its memory is full.
+
+    Rows of a window that are still active move to its front when it is refilled.
+    """
+
+    count_drops = True
+    """Whether dropping a held tuple in the spilling mode counts as an unproductive comparison."""
+    held_in_order = True
+    """Whether held tuples are in start order in the spilling mode."""
+
+    def __init__(
+        self, spec: IntervalSpec, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
+    ) -> None:
+        super().__init__(spec, budget, schemas, spill_dir)
+        first, second = (self._feed(name) for name in self.names)
+        self.feeds: tuple[Feed, Feed] = (first, second)
+        self.output = self._open_output(self.feeds)
+        self.spills = [0, 0]
+        self.state[sw.KEYED] = spec.keyed
+
+    def _feed(self, name: str) -> Feed:
+        by_tuples = self.spec.frames is not None
+        return self.own(
+            Feed(
+                name,
+                self.schemas[name],
+                self.spec.keyed,
+                self.shares.segment,
+                by_tuples,
+                self.budget,
+                self.spill_dir,
+            )
+        )
+
+    @abstractmethod
+    def _step(self) -> int:
+        """Call the kernel until it needs something."""
+
+    @abstractmethod
+    def _live(self, side: int) -> I64:
+        """Window rows of a side that must survive its refill, in the order in which they will be numbered."""
+
+    @abstractmethod
+    def _moved(self, side: int, live: int) -> None:
+        """A side's window was refilled; its `live` surviving rows now come first."""
+
+    @abstractmethod
+    def _spill(self) -> Pull:
+        """Free memory by streaming one side past the active tuples of the other."""
+
+    def _run(self) -> Pull:
+        self._set_capacity()
+        while (status := self._step()) != sw.DONE:
+            yield from self._flush()
+            if status == sw.MEMORY_FULL:
+                yield from self._spill()
+            elif status != sw.OUT_FULL:
+                yield from self._refill(status - sw.NEED_R)
+        yield from self._flush()
+
+    def _refill(self, side: int) -> Pull:
+        feed, at = self.feeds[side], side * sw.SIDE
+        live = self._live(side)
+        yield from feed.refill(live, int(self.state[at + sw.R_POS]))
+        self.state[at + sw.R_POS] = live.size
+        self.state[at + sw.R_ROWS] = feed.batch.num_rows
+        self.state[at + sw.R_EOF] = feed.exhausted
+        self._moved(side, live.size)
+        self._set_capacity()
+
+    def _set_capacity(self) -> None:
+        frames = self.spec.frames
+        waiting = sum(feed.waiting_bytes for feed in self.feeds)
+        self.state[sw.CAPACITY] = self.shares.active(waiting) if frames is None else frames.tuples
+
+    def _stream_past(self, spilled: int, first: int, held: I64) -> Pull:
+        """The spilling mode: rows of the spilled side from `first` on meet the held rows of the other; then rewind."""
+        feed, at = self.feeds[spilled], spilled * sw.SIDE
+        self.spills[spilled] += 1
+        mark = feed.start_spill(first)
+        self.state[sw.INNER] = self.state[sw.KEEP] = 0
+        while True:
+            r, s = (f.rows for f in self.feeds)
+            out_r, out_s = self.output.out_r, self.output.out_s
+            how = self.count_drops, self.held_in_order
+            status = spill_step(self.state, r, s, self.rule, spilled, *how, held, out_r, out_s)
+            position = int(self.state[at + sw.R_POS])
+            if status in (sw.FREED, sw.EXHAUSTED):
+                break
+            yield from self._flush()
+            if status != sw.OUT_FULL:
+                feed.save(position)
+                yield from self._refill(spilled)
+        feed.save(position)
+        end = self._window_end(spilled)
+        feed.rewind(mark, position, end)
+        self.state[at + sw.R_POS] = self.state[at + sw.R_ROWS] = end
+        self.state[at + sw.R_EOF] = 0
+        self.state[(1 - spilled) * sw.SIDE + sw.R_ACTIVE] = self.state[sw.INNER] = self.state[sw.KEEP] = 0
+
+    def _window_end(self, side: int) -> int:
+        """Where the rows of a window end that a rewind leaves in it."""
+        return int(self.state[side * sw.SIDE + sw.R_POS])
+
+    def _weight(self, side: int, rows: I64) -> int:
+        known = self.feeds[side].rows
+        weighs = known.weight[rows + 1] - known.weight[rows] if known.weight.size else known.each * np.ones_like(rows)
+        return int(weighs.sum())
+
+    def _record(self) -> None:
+        super()._record()
+        metrics = self.metrics
+        metrics.peak("active_peak", self.state[sw.PEAK_ACTIVE], unit="tuples")
+        for feed, spills in zip(self.feeds, self.spills, strict=True):
+            metrics.add("rows_in", feed.rows_in, feed.side)
+            metrics.add("spills", spills, feed.side, unit="spills")
+            rows, size = (feed.rows_written, feed.rows_read), (feed.file.bytes_written, feed.file.bytes_read)
+            self._record_files(feed.side, rows, size)
 
 
 class SortMergeOperator(SweepOperator):
@@ -73,20 +380,15 @@ class SortMergeOperator(SweepOperator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TimeSweepJoin(FirstIsOuterSpec):
-    """Starts come from the inputs, ends from a heap; a row that starts meets all active rows of the other side.
+class SortMergeJoin(IntervalSpec):
+    """Each row of the outer input meets the inner rows in memory, then loads the inner rows it still needs.
 
-    Makes no unproductive comparison in memory when sharing a point is the relation. A relation in which one input
-    always starts first holds only that input. When memory is full, the side with fewer active rows is spilled past the
-    other.
-    Reference: Carman 2020, 3.3.2 and 6.2.2; docs/algorithms/interval.md, 2.2 and 3.2.
+    The left input is outer, the right one with `swapped`. Memory holds inner rows only, and only the outer input is
+    ever spilled. The relation decides when to stop loading and what to drop, in its tightest form.
+    Reference: Carman 2020, 3.3.1 and table 6.4, corrected; docs/algorithms/interval.md, 2.1 and 3.1.
     """
 
-    def open(
-        self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
-    ) -> TimeSweepOperator:
-        """The running join."""
-        return TimeSweepOperator(self, budget, schemas, spill_dir)
+    operator: ClassVar[type[Any]] = SortMergeOperator
 
 
 class TimeSweepOperator(SweepOperator):
@@ -139,19 +441,16 @@ class TimeSweepOperator(SweepOperator):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForwardScanJoin(FirstIsOuterSpec):
-    """The row with the smallest start scans forward over the other input, from its own start to its own end.
+class TimeSweepJoin(FirstIsOuterSpec):
+    """Starts come from the inputs, ends from a heap; a row that starts meets all active rows of the other side.
 
-    Only rows loaded ahead of their turn are held, in start order, so answers come in runs of neighbouring rows. A
-    relation in which one input always starts first selects rows of that input only and holds the other.
-    Reference: Carman 2020, 3.3.3 and 6.2.2; docs/algorithms/interval.md, 2.3 and 3.2.
+    Makes no unproductive comparison in memory when sharing a point is the relation. A relation in which one input
+    always starts first holds only that input. When memory is full, the side with fewer active rows is spilled past the
+    other.
+    Reference: Carman 2020, 3.3.2 and 6.2.2; docs/algorithms/interval.md, 2.2 and 3.2.
     """
 
-    def open(
-        self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
-    ) -> ForwardScanOperator:
-        """The running join."""
-        return ForwardScanOperator(self, budget, schemas, spill_dir)
+    operator: ClassVar[type[Any]] = TimeSweepOperator
 
 
 class ForwardScanOperator(SweepOperator):
@@ -202,3 +501,15 @@ class ForwardScanOperator(SweepOperator):
             if forward_memory_step(self.state, r, s, self.rule, out_r, out_s) == sw.READY:
                 return
             yield from self._flush()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForwardScanJoin(FirstIsOuterSpec):
+    """The row with the smallest start scans forward over the other input, from its own start to its own end.
+
+    Only rows loaded ahead of their turn are held, in start order, so answers come in runs of neighbouring rows. A
+    relation in which one input always starts first selects rows of that input only and holds the other.
+    Reference: Carman 2020, 3.3.3 and 6.2.2; docs/algorithms/interval.md, 2.3 and 3.2.
+    """
+
+    operator: ClassVar[type[Any]] = ForwardScanOperator

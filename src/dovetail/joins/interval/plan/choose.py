@@ -9,27 +9,31 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.bins import key_pairs
 from dovetail.joins.interval.cost import Choice, FrameMemory, IntervalStatistics, choose
 from dovetail.joins.interval.index.answers import INDEX_BYTES
 from dovetail.joins.interval.operators.spec import sweepable
-from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute
+from dovetail.joins.interval.plan.cells import BinCells, OrderCells, key_pairs
+from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute, bounds_only
 from dovetail.joins.interval.plan.native import (
-    BinCells,
     NativeRoute,
-    OrderCells,
     bin_cells,
     candidate_cost,
     order_cells,
-    strategy,
 )
 from dovetail.joins.interval.plan.ranges import RangesRoute, range_cells
 from dovetail.joins.interval.plan.sides import Side
-from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, kept_row_counts, text_bytes
-from dovetail.joins.interval.relation import Relation
+from dovetail.joins.interval.plan.statistics import (
+    SMALL_BYTES,
+    SMALL_ROWS,
+    Inputs,
+    SideStatistics,
+    kept_row_counts,
+    text_bytes,
+)
+from dovetail.joins.interval.relation import Relation, strategy
 from dovetail.joins.interval.request import OPERATORS, Request
 from dovetail.spark.frames import parallelism
-from dovetail.spark.inputs import spark_only
+from dovetail.spark.inputs import known_bytes, spark_only
 
 Route = NativeRoute | RangesRoute | IndexRoute
 
@@ -122,6 +126,8 @@ def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | Non
     """Where all pairs can be counted at once: on the driver, if the bounds fit the budget; else None."""
     if request.condition is not None or _spark_only(left, right) is not None:
         return None
+    if sum(known_bytes(bounds_only(side)) for side in (left, right)) <= SMALL_BYTES:
+        return DriverIndex(request, left, right, SMALL_ROWS)
     fits = _driver_fits(sum(kept_row_counts((left, right))), request)
     return DriverIndex(request, left, right) if fits else None
 

@@ -17,6 +17,7 @@ from uuid import uuid4
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
@@ -26,15 +27,16 @@ from dovetail.engine.exchanged import SIDE
 from dovetail.engine.keys import KeyEncoder, bound_numbers
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.joins.interval.codes import INVERTED, USABLE, classify, encode_sides
+from dovetail.errors import BudgetExceeded
 from dovetail.joins.interval.index.answers import COUNT, Kind, Question, RightIndex, answer, answer_cell
 from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.count import count_pairs
 from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
-from dovetail.joins.interval.plan.join_types import ROW, WHOLE, CellsJoin
+from dovetail.joins.interval.plan.cells import ROW, WHOLE, CellsJoin
 from dovetail.joins.interval.plan.ranges import RangeCells, in_ranges, side_columns
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
-from dovetail.joins.interval.plan.statistics import Inputs, row_counts
+from dovetail.joins.interval.plan.statistics import ROW_IN_PARTITION, Inputs, row_counts
+from dovetail.joins.interval.relation import INVERTED, USABLE, classify, encode_sides
 from dovetail.joins.interval.request import Request
 from dovetail.spark.frames import is_connect, quoted, unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, task_frame
@@ -93,7 +95,7 @@ class IndexRoute:
     def _ask_all(self, left: Side, right: Side, kind: Kind, outer: bool = False) -> DataFrame:
         """Left rows with their answer; reads the right side now, the left side when Spark runs the result."""
         request, sink = self.inputs.request, self.inputs.sink
-        wanted = right.frame if kind in _ONE_MATCH else _bounds_only(right)
+        wanted = right.frame if kind in _ONE_MATCH else bounds_only(right)
         mine, theirs = (
             side_columns(side, {c: c for c in rows.columns}) for side, rows in ((left, left.frame), (right, wanted))
         )
@@ -128,7 +130,8 @@ def _answer_fields(rows: DataFrame, kind: Kind) -> list[T.StructField]:
     return [*nullable(rows.schema), *counted]
 
 
-def _bounds_only(side: Side) -> DataFrame:
+def bounds_only(side: Side) -> DataFrame:
+    """The bounds and keys of a side."""
     return side.frame.select(*dict.fromkeys((side.start, side.end, *side.keys)))
 
 
@@ -180,15 +183,19 @@ def _answer_all(task: SentRight, batches: Iterator[pa.RecordBatch], metrics: Met
 
 @dataclass(frozen=True, slots=True)
 class DriverIndex:
-    """Sorted bounds of both sides on the driver, for answers that are a number or a few rows."""
+    """Sorted bounds of both sides on the driver, for answers that are a number or a few rows.
+
+    `most_each` rows are read of a partition, where it is not known how many there are; more are a `BudgetExceeded`.
+    """
 
     request: Request
     left: Side
     right: Side
+    most_each: int | None = None
 
     def count(self) -> int:
         """The number of matching pairs; `BudgetExceeded` if the bounds take more than twice the budget."""
-        tables = self._read(_bounds_only(self.left), _bounds_only(self.right))
+        tables = self._read_bounds()
         budget = MemoryBudget(2 * self.request.memory, "interval count")
         encoder = self._encoder(tables[0])
         chosen = []
@@ -224,7 +231,7 @@ class DriverIndex:
         those are more than `most_rows`.
         """
         left, right = self.left, self.right
-        bounds = self._read(_bounds_only(left), _bounds_only(right))
+        bounds = self._read_bounds()
         threshold = top_overlap_threshold(*self._coded(bounds), k, *self._lengths(bounds))
         if threshold is not None:
             shortest = _as_length(left, threshold.length)
@@ -234,7 +241,7 @@ class DriverIndex:
             )
         if sum(row_counts((left, right))) > most_rows:
             return None
-        whole = self._read(left.frame, right.frame)
+        whole = _read(left.frame, right.frame)
         found = top_overlap_pairs(*self._coded(whole), k, *self._lengths(whole))
         rows = [take_columns(table, at) for table, at in zip(whole, (found.left, found.right), strict=True)]
         names = [*whole[0].schema.names, *whole[1].schema.names]
@@ -242,11 +249,27 @@ class DriverIndex:
         schema = T.StructType(left.frame.schema.fields + right.frame.schema.fields)
         return left.frame.sparkSession.createDataFrame(table, schema).coalesce(1)
 
-    def _read(self, left: DataFrame, right: DataFrame) -> tuple[pa.Table, pa.Table]:
-        """Both frames on the driver, read at the same time."""
-        with ThreadPoolExecutor(2) as pool:
-            tables = list(pool.map(lambda frame: frame.toArrow(), (left, right)))
-        return tables[0], tables[1]
+    def _read_bounds(self) -> tuple[pa.Table, pa.Table]:
+        """Bounds and keys of both sides on the driver, from one job: their types are the same."""
+        sides = [(side, [side.start, side.end, *side.keys]) for side in (self.left, self.right)]
+        frames = [
+            side.frame.selectExpr(
+                f"{number} as side", f"{ROW_IN_PARTITION} as row", *(f"{name} as c{n}" for n, name in enumerate(names))
+            )
+            for number, (side, names) in enumerate(sides)
+        ]
+        rows = frames[0].union(frames[1])
+        if self.most_each is not None:
+            rows = rows.where(f"row <= {self.most_each}")
+        table = rows.toArrow()
+        if self.most_each is not None and pc.max(table["row"]).as_py() == self.most_each:
+            raise BudgetExceeded(f"a partition has more than {self.most_each} rows, which its size did not tell")
+        found = _by_side(table)
+        first, second = (
+            pa.table({unquoted(name): rows[f"c{n}"] for n, name in enumerate(names)})
+            for rows, (_, names) in zip(found, sides, strict=True)
+        )
+        return first, second
 
     def _bounds(self, tables: tuple[pa.Table, pa.Table]) -> tuple[_Bounds, _Bounds]:
         left, right = (
@@ -272,6 +295,26 @@ class DriverIndex:
     def _lengths(self, tables: tuple[pa.Table, pa.Table]) -> list[Any]:
         """The bounds as numbers whose differences are lengths."""
         return [(bound_numbers(start), bound_numbers(end)) for start, end in self._bounds(tables)]
+
+
+def _by_side(table: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """The rows of either side; a batch is of one side, unless Spark read partitions of both in one task."""
+    found: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
+    for batch in table.to_batches():
+        tags = batch["side"].to_numpy()
+        for number, batches in enumerate(found):
+            chosen = tags == number
+            if chosen.any():
+                batches.append(batch if chosen.all() else batch.filter(pa.array(chosen)))
+    left, right = (pa.Table.from_batches(batches, table.schema) for batches in found)
+    return left, right
+
+
+def _read(left: DataFrame, right: DataFrame) -> tuple[pa.Table, pa.Table]:
+    """Both frames on the driver, read at the same time."""
+    with ThreadPoolExecutor(2) as pool:
+        tables = list(pool.map(lambda frame: frame.toArrow(), (left, right)))
+    return tables[0], tables[1]
 
 
 def _as_length(side: Side, length: Any) -> str:

@@ -6,30 +6,33 @@ equality or few rows share a key, REPLICATE and PROJECT for before and after, a 
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.interval.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, Bins, Sample, choose_bins
 from dovetail.joins.interval.index.answers import COUNT
-from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, WHOLE, CellsJoin
-from dovetail.joins.interval.plan.sides import Side
+from dovetail.joins.interval.plan.cells import (
+    CANDIDATE_COST,
+    HASHED_CANDIDATE_COST,
+    WHOLE,
+    BinCells,
+    CellsJoin,
+    OrderCells,
+    choose_bins,
+)
+from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
-from dovetail.joins.interval.relation import Relation, sign
 from dovetail.spark.frames import RESERVED, quoted, require_classic
 from dovetail.spark.status import Execution, Node, last_execution, task_milliseconds
 
-EQUALITIES = frozenset({"starts", "started_by", "ends", "ended_by", "equals", "meets", "met_by"})
 ORDER_RANGES = 16  # ranges of a before or after join, unless the user says how many
 ROWS_OUT = "number of output rows"
 _COUNTED, _MATCHED = f"{RESERVED}counted", f"{RESERVED}matched"
@@ -94,27 +97,6 @@ class NativeRoute:
         return rows.join(others, matches if condition is None else matches & as_column(condition), how)
 
 
-def as_column(condition: Any) -> Column:
-    """A user's condition, a Column or SQL text, as a Column."""
-    return F.expr(condition) if isinstance(condition, str) else condition
-
-
-def strategy(relation: Relation) -> str:
-    """How pairs of a relation can be found: bins, equality, order (before, after) or nested_loop."""
-    if relation.only in EQUALITIES:
-        return "equality"
-    if relation.only in ("before", "after"):
-        return "order"
-    return "nested_loop" if _holds_apart(relation) else "bins"
-
-
-def _holds_apart(relation: Relation) -> bool:
-    """Whether the relation can hold for two intervals that neither share nor touch a point."""
-    spans = list(itertools.combinations_with_replacement(range(4), 2))
-    apart = [(a, b) for a, b in itertools.product(spans, repeat=2) if a[1] < b[0] or a[0] > b[1]]
-    return any(relation.holds(*(sign(x, y) for x in a for y in b)) for a, b in apart)
-
-
 def bin_cells(inputs: Inputs) -> BinCells:
     """The cheapest bins for the samples of both inputs."""
     left, right = inputs.statistics
@@ -146,145 +128,6 @@ def order_cells(inputs: Inputs) -> OrderCells:
     ranges = inputs.request.partitions or ORDER_RANGES
     cuts = np.unique(np.quantile(points, np.arange(1, ranges) / ranges)) if len(points) else np.array([])
     return OrderCells(tuple(float(cut) for cut in cuts if isfinite(cut)), earlier)
-
-
-def number(value: float) -> str:
-    """A double as a SQL literal that loses nothing."""
-    return f"{value!r}D"
-
-
-@dataclass(frozen=True, slots=True)
-class BinCells:
-    """Cells of every bin that a row touches, on the level of its length and on those above.
-
-    Where keys can be hashed the cell is one number made of keys and bin, which Spark sorts and looks up faster than
-    several columns; it may stand for two bins by chance, so that the keys must be compared as well.
-
-    Columns added: `cell`; `in`, whether the row starts in that bin; `n`, in how many cells it lives.
-    A pair that shares a point meets in several cells, but in just one of them one of the two starts.
-    Reference: docs/algorithms/interval.md, 8.1.
-    """
-
-    bins: Bins
-    whole: bool = False  # bounds are whole numbers and so are the widths: no doubles, and no clamping of outliers
-
-    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = CELL_COLUMNS) -> DataFrame:
-        """The frame with a row for every cell, and of our columns those to keep."""
-        ok = side.usable if side.kept else "true"
-        start, end = self._place(side, ok, side.start), self._place(side, ok, side.end)
-        columns = frame.columns
-        if self.bins.levels == 1:
-            width = self._number(self.bins.widths[0])
-            first, last = self._bin(start, width), self._bin(end, width)
-            return _explode_bins(side, frame, columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
-        places = f"{start} as {side.own('p0')}", f"{end} as {side.own('p1')}"
-        frame = frame.selectExpr("*", f"{ok} as {side.own('ok')}", *places)
-        frame = frame.selectExpr("*", f"{self._home(side)} as {side.own('home')}")
-        span = Span(side.own("ok"), side.own("first"), side.own("last"), self._count(side))
-        return _explode_bins(side, self._explode_levels(side, frame), columns, keep, span, self.bins.levels)
-
-    def _place(self, side: Side, ok: str, bound: str) -> str:
-        if self.whole:
-            place, somewhere = f"cast({bound} as bigint)", "0L"
-        else:
-            low, high = number(self.bins.low), number(self.bins.high)
-            place, somewhere = f"least(greatest({side.position(bound)}, {low}), {high})", low
-        return place if ok == "true" else f"if({ok}, {place}, {somewhere})"
-
-    def _number(self, width: float) -> str:
-        return f"{int(width)}L" if self.whole else number(width)
-
-    def _explode_levels(self, side: Side, frame: DataFrame) -> DataFrame:
-        home, level, ok = side.own("home"), side.own("level"), side.own("ok")
-        frame = frame.selectExpr("*", f"explode(sequence({home}, {self.bins.levels - 1})) as {level}")
-        if side.name == "left":
-            kinds = f"if({level} = {home}, 0, 1)"
-        else:
-            kinds = f"explode(if({level} = {home} and {level} > 0 and {ok}, array(0, 1), array(0)))"
-        widths = ", ".join(map(self._number, self.bins.widths))
-        frame = frame.selectExpr(
-            "*", f"{kinds} as {side.own('kind')}", f"array({widths})[{level}] as {side.own('width')}"
-        )
-        return frame.selectExpr(
-            "*",
-            f"{self._bin(side.own('p0'), side.own('width'))} as {side.own('first')}",
-            f"{self._bin(side.own('p1'), side.own('width'))} as {side.own('last')}",
-        )
-
-    def _bin(self, place: str, width: str) -> str:
-        # Towards zero: the bins on both sides of it are one, which is as right as any other cut.
-        return f"({place} div {width})" if self.whole else f"floor(({place} - {number(self.bins.low)}) / {width})"
-
-    def _home(self, side: Side) -> str:
-        length = f"({side.own('p1')} - {side.own('p0')})"
-        widths = map(self._number, self.bins.widths[:-1])
-        cases = [f"when {length} <= {width} then {level}" for level, width in enumerate(widths)]
-        top = self.bins.levels - 1
-        return f"case {' '.join(cases)} else {top} end" if cases else str(top)
-
-    def _count(self, side: Side) -> str:
-        home, terms = side.own("home"), []
-        for level, width in enumerate(self.bins.widths):
-            first, last = (self._bin(side.own(place), self._number(width)) for place in ("p0", "p1"))
-            twice = f" * if({home} = {level} and {side.own('ok')}, 2, 1)" if side.name == "right" and level else ""
-            terms.append(f"if({home} <= {level}, {last} - {first} + 1, 0L){twice}")
-        return " + ".join(terms)
-
-
-@dataclass(frozen=True, slots=True)
-class OrderCells:
-    """Cells for `before` and `after`: the earlier row goes to the range of its end and on, the later row to one range.
-
-    Reference: REPLICATE and PROJECT of Carman 2020, table 6.3; docs/algorithms/interval.md, 1.4.
-    """
-
-    points: tuple[float, ...]
-    earlier: str  # "left" for before, "right" for after
-
-    def rows(self, left: Sample, right: Sample) -> float:
-        """Rows after replication, as the samples tell."""
-        earlier, later = (left, right) if self.earlier == "left" else (right, left)
-        first = np.searchsorted(self.points, earlier.end, side="right")
-        return later.rows + float((len(self.points) + 1 - first).sum()) * earlier.weight
-
-    def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = CELL_COLUMNS) -> DataFrame:
-        """The frame with a row for every cell, and of our columns those to keep."""
-        ok = side.usable if side.kept else "true"
-        earlier = side.name == self.earlier
-        place = side.position(side.end if earlier else side.start)
-        reached = " + ".join(["0L", *(f"if({place} >= {number(point)}, 1L, 0L)" for point in self.points)])
-        first = side.own("first")
-        last = f"if({ok}, {len(self.points)}L, {first})" if earlier else first
-        placed = frame.selectExpr("*", f"if({ok}, {reached}, 0L) as {first}")
-        return _explode_bins(side, placed, frame.columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
-
-
-@dataclass(frozen=True, slots=True)
-class Span:
-    """The bins of a row in SQL: whether it can match, its first and last bin, and in how many cells it lives."""
-
-    ok: str
-    first: str
-    last: str
-    count: str
-
-
-def _explode_bins(
-    side: Side, frame: DataFrame, columns: Sequence[str], keep: Sequence[str], span: Span, levels: int = 1
-) -> DataFrame:
-    """A row for every bin; few and plain steps, because Spark looks through the whole plan again at each."""
-    bin_ = side.own("bin")
-    frame = frame.selectExpr("*", f"explode(sequence({span.first}, {span.last})) as {bin_}")
-    cell = bin_ if levels == 1 else f"({bin_} * {levels} + {side.own('level')}) * 2 + {side.own('kind')}"
-    if side.packs_keys:
-        cell = f"xxhash64({', '.join(side.keys)}, {cell})"
-    cell = f"shiftleft({cell}, 2)"
-    if span.ok != "true":
-        # Nobody else uses the cells of rows that match nothing: numbers of their own modulo 4, for each side.
-        miss = f"pmod(xxhash64({side.start}, {side.end}), {MISS_CELLS}L) * 4 + {1 if side.name == 'left' else 3}"
-        cell = f"if({span.ok}, {cell}, {miss})"
-    ours = {"cell": cell, "in": f"{bin_} = {span.first}", "n": span.count}
-    return frame.selectExpr(*map(quoted, columns), *(f"{ours[what]} as {side.own(what)}" for what in keep))
 
 
 def _measured(spark: SparkSession, left: Side, right: Side) -> Metrics:

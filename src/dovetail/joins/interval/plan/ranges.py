@@ -25,13 +25,12 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.engine.exchanged import Columns
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cell_join import CellJoin, SideColumns, join_cell
+from dovetail.joins.interval.cell_join import CellJoin, join_cell
 from dovetail.joins.interval.cost import Choice
-from dovetail.joins.interval.plan.join_types import CELL_COLUMNS, MISS_CELLS, CellsJoin
-from dovetail.joins.interval.plan.native import as_column
-from dovetail.joins.interval.plan.sides import Side
+from dovetail.joins.interval.plan.cells import CELL_COLUMNS, MISS_CELLS, CellsJoin
+from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
-from dovetail.joins.interval.relation import Relation
+from dovetail.joins.interval.relation import Relation, SideColumns
 from dovetail.spark.frames import arrow_type, quoted, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
 

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import DataFrame
-from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request
-from dovetail.request import output_names, wanted_columns
+from dovetail.request import wanted_columns
 from dovetail.spark.frames import RESERVED, find_column, position, quoted, unquoted
-from dovetail.spark.inputs import BOUND_TYPES, check_input, common_type, key_type, named_columns, type_with_codes
-
-_SHARED = f"{RESERVED}shared_"
+from dovetail.spark.inputs import (
+    BOUND_TYPES,
+    SHARED,
+    check_input,
+    common_keys,
+    common_type,
+    named_inputs,
+    only_columns,
+    type_with_codes,
+)
+from dovetail.spark.task_errors import MARK
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,52 +127,47 @@ class Side:
         return self if whole == "true" else replace(self, frame=self.frame.where(whole))
 
     def _late_error(self) -> str:
-        return f"{self.shown} input changed since it was planned: it has an interval that ends before it starts"
+        changed = f"{self.shown} input changed since it was planned: it has an interval that ends before it starts"
+        return f'{MARK}DataError: {changed} or holds NaN. Repair it, or pass invalid="drop" or invalid="null".'
 
     def pruned(self, columns: Sequence[str]) -> Side:
         """The side with only the columns that are wanted or joined on."""
-        needed = {unquoted(name) for name in (self.start, self.end, *self.keys)} | set(columns)
-        chosen = [c for c in self.frame.columns if c in needed or c.startswith(RESERVED)]
-        return replace(self, frame=self.frame.select(*map(quoted, chosen)))
+        ours = (name for name in self.frame.columns if name.startswith(RESERVED))
+        needed = [*map(unquoted, (self.start, self.end, *self.keys)), *ours, *columns]
+        return replace(self, frame=only_columns(self.frame, needed))
 
 
 def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
     """Both sides under output names; every column that the request names is checked here."""
-    frames = {"left": left, "right": right}
-    for name, frame in frames.items():
+    for name, frame in (("left", left), ("right", right)):
         check_input(name, frame, "an interval join")
-    bounds = {name: _bounds(name, frame, getattr(request, f"{name}_interval")) for name, frame in frames.items()}
-    kind = _bound_type(left, None, "interval bounds", bounds["left"][0], bounds["right"][0])
+    intervals = _bounds("left", left, request.left_interval), _bounds("right", right, request.right_interval)
+    kind = _bound_type(left, None, "interval bounds", intervals[0][0], intervals[1][0])
     kind = type_with_codes(left, "interval bounds", kind, "left_interval")
-    keys = [(find_column("left", left, k.left, "on"), find_column("right", right, k.right, "on")) for k in request.keys]
-    kinds = [
-        key_type(left, right, pair, ("left key", "right key", f"key {key.left!r}"), "on")
-        for key, pair in zip(request.keys, keys, strict=True)
-    ]
-    outs = _output_names(left.columns, right.columns, [pair[1] for pair in keys], request)
-    mark, sides = uuid4().hex[:8], []
-    for number, (name, frame) in enumerate(frames.items()):
-        given, start, end = bounds[name]
-        own = [pair[number] for pair in keys]
-        wanted = [(start, given, kind), (end, given, kind)]
-        wanted += [(quoted(key), frame.schema[key].dataType, to) for key, to in zip(own, kinds, strict=True)]
-        ready, names = named_columns(name, frame, outs[number], wanted)
-        payload = tuple(outs[number][c] for c in frame.columns if not outs[number][c].startswith(RESERVED))
-        closed = request.relation.right_closed if number else request.relation.left_closed
-        kept = request.keeps_right if number else request.keeps_left
-        columns, asked = tuple(frame.columns), (start, end, *own)
-        told = names[0], names[1], tuple(names[2:]), kind, closed, kept, columns, frame, asked
-        sides.append(Side(name, ready, payload, *told, mark=mark))
-    return sides[0], sides[1]
-
-
-def _output_names(
-    left: list[str], right: list[str], right_keys: list[str], request: Request
-) -> tuple[dict[str, str], dict[str, str]]:
-    shared = {rk for key, rk in zip(request.keys, right_keys, strict=True) if key.shared}
+    keys = common_keys(left, right, request.keys, "on")
+    one, other = ([(bound, given, kind) for bound in bounds] for given, *bounds in intervals)
     suffixes = ("", request.suffixes[1]) if request.left_only else request.suffixes
-    left_out, right_out = output_names(left, right, shared, suffixes)
-    return left_out, right_out | {c: f"{_SHARED}{c}" for c in right if c in shared}
+    relation, mark, sides = request.relation, uuid4().hex[:8], []
+    for number, named in enumerate(named_inputs((left, right), (one, other), keys, suffixes)):
+        source = (left, right)[number]
+        asked = (*intervals[number][1:], *((key.left, key.right)[number] for key in keys))
+        side = Side(
+            ("left", "right")[number],
+            named.frame,
+            named.payload,
+            named.compared[0],
+            named.compared[1],
+            named.keys,
+            kind,
+            (relation.left_closed, relation.right_closed)[number],
+            (request.keeps_left, request.keeps_right)[number],
+            tuple(source.columns),
+            source,
+            asked,
+            mark=mark,
+        )
+        sides.append(side)
+    return sides[0], sides[1]
 
 
 def _bounds(name: str, frame: DataFrame, interval: tuple[str, ...]) -> tuple[T.DataType, str, str]:
@@ -203,7 +208,7 @@ def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]
 
 def project(frame: DataFrame, left: Side, right: Side, request: Request) -> DataFrame:
     """The frame with just the columns of the answer; a shared key takes the value of the side that has one."""
-    shared = {name.removeprefix(_SHARED).lower(): name for name in right.frame.columns if name.startswith(_SHARED)}
+    shared = {name.removeprefix(SHARED).lower(): name for name in right.frame.columns if name.startswith(SHARED)}
 
     def column(name: str) -> str:
         if name.lower() in shared and request.how in ("right", "full"):
@@ -223,3 +228,8 @@ def raise_inverted(side: Side, count: int) -> None:
         f"{side.shown} input has {count} interval(s) that end before they start or hold NaN, for example: {sample}. "
         "Repair them, or pass invalid='drop' (leave them out) or invalid='null' (keep them in outer joins, unmatched)."
     )
+
+
+def as_column(condition: Any) -> Column:
+    """A user's condition, a Column or SQL text, as a Column."""
+    return F.expr(condition) if isinstance(condition, str) else condition

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from math import inf
-from typing import Any
+from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -18,12 +18,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.kernels.arrays import AnyArray
-from dovetail.joins.interval.bins import Sample
+from dovetail.engine.kernels.arrays import F64, I64, AnyArray
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.request import Request
 from dovetail.spark.frames import observation, observed, parallelism, quoted, unquoted
-from dovetail.spark.inputs import known_bytes, row_bytes
+from dovetail.spark.inputs import known_bytes, plan_key, row_bytes
 from dovetail.spark.task import MetricsSink
 
 SMALL_BYTES = 4 << 20  # inputs whose bounds Spark takes to be smaller are read as they are
@@ -32,6 +31,7 @@ MEASURED_TEXTS = 16  # times the budget: texts of a larger side, which can hardl
 SAMPLE_ROWS = 4096
 _SAMPLED_EACH = 2048  # rows that the first tasks of all cores would sample together, were each to stop there
 _POSITION = 2**33  # Spark numbers the rows of a partition in the low bits of monotonically_increasing_id
+ROW_IN_PARTITION = f"monotonically_increasing_id() % {_POSITION}L"
 _AGGREGATES = (
     "count(*) as rows",
     "count_if(ok) as usable",
@@ -44,7 +44,28 @@ _AGGREGATES = (
     "sum(kb) as key_bytes",
     "sum(tb) as text_bytes",
 )
+Question: TypeAlias = tuple[Any, ...]
+"""What was asked of a DataFrame."""
 _SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Positions of sampled usable rows of one side, and how many usable rows it stands for."""
+
+    start: F64
+    end: F64
+    key: I64
+    rows: int
+
+    @property
+    def weight(self) -> float:
+        """Rows of the input for each row of the sample."""
+        return self.rows / max(1, len(self.start))
+
+    def thinned(self, most: int) -> Sample:
+        """The first `most` rows of the sample, which stand for the same number of input rows."""
+        return Sample(self.start[:most], self.end[:most], self.key[:most], self.rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +89,7 @@ class SideStatistics:
     text_bytes: int | None = None  # of all texts and nested values of all usable rows, where it was asked for
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inputs:
     """Both sides of a request with what is known of them, and where tasks report what they measure."""
 
@@ -76,29 +97,59 @@ class Inputs:
     left: Side
     right: Side
     statistics: tuple[SideStatistics, SideStatistics]
-    sink: MetricsSink
+
+    @cached_property
+    def sink(self) -> MetricsSink:
+        """Where tasks in Python report what they measure."""
+        return MetricsSink(self.left.frame.sparkSession)
 
     def checked(self) -> tuple[Side, Side]:
         """Both sides with `invalid` applied, and without rows that can neither match nor appear."""
         return self.left.checked(self.request.invalid), self.right.checked(self.request.invalid)
 
 
-# Statistics live as long as their DataFrame: a notebook explains, counts, then joins the same one.
-_KEPT: WeakKeyDictionary[DataFrame, dict[tuple[Any, ...], SideStatistics]] = WeakKeyDictionary()
+# What is known lives as long as its DataFrame: a notebook explains, counts, then joins the same one.
+_KEPT: WeakKeyDictionary[DataFrame, dict[Question, SideStatistics | int]] = WeakKeyDictionary()
+# A DataFrame that is read again has the same plan. The oldest go first.
+_BY_PLAN: dict[tuple[object, Question], SideStatistics | int] = {}
+_PLANS_KEPT = 64
+
+
+def _recall(side: Side, question: Question) -> SideStatistics | int | None:
+    """What was learnt before of this DataFrame, or of one with the same plan."""
+    kept = _KEPT.setdefault(side.source, {})
+    if question not in kept:
+        plan = plan_key(side.source)
+        known = None if plan is None else _BY_PLAN.get((plan, question))
+        if known is None:
+            return None
+        kept[question] = known
+    return kept[question]
+
+
+def _remember(side: Side, question: Question, known: SideStatistics | int) -> None:
+    _KEPT.setdefault(side.source, {})[question] = known
+    plan = plan_key(side.source)
+    # Inverted rows are looked for again: they may have been repaired.
+    if plan is None or (isinstance(known, SideStatistics) and known.inverted):
+        return
+    _BY_PLAN[plan, question] = known
+    while len(_BY_PLAN) > _PLANS_KEPT:
+        del _BY_PLAN[next(iter(_BY_PLAN))]
 
 
 def collect_statistics(left: Side, right: Side, request: Request) -> tuple[SideStatistics, SideStatistics]:
     """Statistics of both sides; a `DataError` if there are inverted intervals and they are an error.
 
-    They are kept with the DataFrame object, which usually describes the same rows the next time. If the rows have
-    changed, as those of a database may, then the plan fits the old rows; the answer is right, and inverted rows are
-    still reported.
+    They are kept with the DataFrame object, and for another one with the same plan and size. If the rows have changed
+    nevertheless, as those of a database may, then the plan fits the old rows; the answer is right, and inverted rows
+    are still reported.
     """
     asked = [_Asked(left, False), _Asked(right, _keeps_rows(request, right))]
-    missing = {one.question: one for one in asked if one.known is None}
+    missing = {(id(one.side.source), one.question): one for one in asked if one.known is None}
     if missing:
         for one, found in zip(missing.values(), _collected(list(missing.values())), strict=True):
-            _KEPT.setdefault(one.side.source, {})[one.question] = found
+            _remember(one.side, one.question, found)
     statistics = [one.known for one in asked]
     for one, known in zip(asked, statistics, strict=True):
         assert known is not None, "what was missing is collected"  # noqa: S101  (just above)
@@ -121,29 +172,33 @@ class _Asked:
     texts: bool
 
     @property
-    def question(self) -> tuple[Any, ...]:
-        """What statistics depend on: the DataFrame, the columns that bound and key a row, their type, how closed."""
+    def question(self) -> Question:
+        """What statistics depend on beside the DataFrame: the columns that bound and key a row, types, how closed."""
         side = self.side
         types = [side.frame.schema[unquoted(key)].dataType.simpleString() for key in side.keys]
-        return id(side.source), side.named, side.bound_type.simpleString(), side.closed, *types, self.texts
+        return (*side.named, side.bound_type.simpleString(), side.closed, *types, self.texts)
 
     @property
     def known(self) -> SideStatistics | None:
         """What was learnt before, if it was; what is known with texts is enough without them."""
-        kept = _KEPT.get(self.side.source, {})
-        return kept.get(self.question) or kept.get((*self.question[:-1], True))
+        for question in dict.fromkeys((self.question, (*self.question[:-1], True))):
+            known = _recall(self.side, question)
+            if isinstance(known, SideStatistics):
+                return known
+        return None
 
 
-# How many rows a DataFrame has decides where they are counted, not what the answer is.
-_ROWS: WeakKeyDictionary[DataFrame, int] = WeakKeyDictionary()
+_COUNT: Question = ("rows",)
 
 
 def kept_row_counts(sides: tuple[Side, Side]) -> list[int]:
-    """How many rows each side has, or had when it was first counted."""
-    if not all(side.source in _ROWS for side in sides):
-        for side, rows in zip(sides, row_counts(sides), strict=True):
-            _ROWS[side.source] = rows
-    return [_ROWS[side.source] for side in sides]
+    """How many rows each side has, or had when it was first counted: it decides where they are counted."""
+    known = [rows for side in sides if isinstance(rows := _recall(side, _COUNT), int)]
+    if len(known) < len(sides):
+        known = row_counts(sides)
+        for side, rows in zip(sides, known, strict=True):
+            _remember(side, _COUNT, rows)
+    return known
 
 
 def row_counts(sides: tuple[Side, Side]) -> list[int]:
