@@ -109,9 +109,9 @@ class Inputs:
         return self.left.checked(self.request.invalid), self.right.checked(self.request.invalid)
 
 
-# What is known lives as long as its DataFrame: a notebook explains, counts, then joins the same one.
+# Statistics live as long as their DataFrame: a notebook explains, counts, then joins the same one.
 _KEPT: WeakKeyDictionary[DataFrame, dict[Question, SideStatistics | int]] = WeakKeyDictionary()
-# A DataFrame that is read again has the same plan. The oldest go first.
+# A DataFrame that is read again has the same plan. The oldest are evicted first.
 _BY_PLAN: dict[tuple[object, Question], SideStatistics | int] = {}
 _PLANS_KEPT = 64
 
