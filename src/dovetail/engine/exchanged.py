@@ -34,6 +34,7 @@ class Places:
 
 class Delivery:
     """Delivers batches to an operator: separates the rows of each side, and counts the memory of the current batch.
+
     Spark passes whole Arrow batches. At most `share` of the budget is kept free for the current batch; memory of a
     batch beyond that is Spark's, and reported.
     """

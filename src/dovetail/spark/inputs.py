@@ -1,5 +1,6 @@
-"""Checks and prepares the inputs of a join: columns under the names of the result, compared columns in one type. Keys
-with a collation are compared by their collation keys.
+"""Checks and prepares the inputs of a join: columns under the names of the result, compared columns in one type.
+
+Keys with a collation are compared by their collation keys.
 """
 
 from __future__ import annotations
@@ -41,8 +42,7 @@ UNKNOWN_BYTES = 1 << 50  # Spark's default for sizes that it cannot estimate is 
 
 
 def check_input(name: str, frame: DataFrame, join: str) -> None:
-    """`PlanError` for an input that is a stream, has a column twice, or uses a name that is reserved for our
-    columns."""
+    """`PlanError` for an input that is a stream, has a column twice, or uses a reserved column name."""
     if frame.isStreaming:
         raise UnsupportedError(
             f"{name} input is a stream; {join} needs finite inputs (use foreachBatch).", argument=name
@@ -168,7 +168,7 @@ def _named_columns(
     A column of the right type is used as it is. Others are added: cast, or, for collated text, as bytes that are equal
     where the texts are.
     """
-    # SQL text instead of Column objects, each of which costs PySpark a millisecond or two.
+    # SQL text, as each Column object would cost PySpark a millisecond or two.
     selected = [f"{quoted(column)} as {quoted(out[column])}" for column in frame.columns]
     columns = {quoted(column): quoted(out[column]) for column in frame.columns}
     names, collated = [], []
@@ -193,8 +193,7 @@ def only_columns(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
 
 
 def spark_only(sides: Iterable[tuple[DataFrame, Sequence[str]]]) -> str | None:
-    """The reason why only Spark can join these inputs, given with their keys: a type that Arrow lacks, or keys without
-    codes."""
+    """The reason why only Spark can join these inputs, if any: a type that Arrow lacks, or keys without codes."""
     for frame, keys in sides:
         for field in frame.schema:
             kind = field.dataType.simpleString()
@@ -230,8 +229,9 @@ def known_bytes(frame: DataFrame) -> int:
 
 
 def plan_key(frame: DataFrame) -> tuple[int, int] | None:
-    """The plan and the size of a DataFrame, which are equal for DataFrames that read the same data in this session; no
-    job. None if unknown: over Spark Connect, for random values, and for sources whose size Spark does not know.
+    """The plan and the size of a DataFrame: equal for DataFrames of this session that read the same data; no job.
+
+    None if unknown: over Spark Connect, for random values, and for sources whose size Spark does not know.
     """
     if is_connect(frame):
         return None

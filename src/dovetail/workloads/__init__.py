@@ -1,5 +1,4 @@
-"""Generates data for tests, benchmarks and demonstrations: pure functions of a seed, as Arrow batches and Spark
-sources.
+"""Generates data for tests, benchmarks and demonstrations from a seed, as Arrow batches and as Spark sources.
 
 A workload is a frozen value that knows its schema and makes any range of its rows alone, so the same seed gives the
 same bytes whatever the batch size, the partitioning, or the source (batch or stream) that reads it:

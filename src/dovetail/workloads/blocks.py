@@ -64,7 +64,7 @@ def whole(values: F64) -> I64:
 
 
 def timestamps(offsets_us: I64) -> pa.Array:
-    """UTC timestamps that lie the given microseconds after the start of every workload."""
+    """UTC timestamps at the given microseconds after the start of every workload."""
     return pa.array(offsets_us + EPOCH_US).view(TIMESTAMP)
 
 

@@ -368,8 +368,7 @@ def each_key(frame: DataFrame, side: str, many: list[int]) -> DataFrame:
 
 
 def _met(n: int, many: bool) -> str:
-    """The condition on the n-th keys of two rows. Rows that share several keys are paired at the smallest of them
-    only."""
+    """The condition on the n-th keys of two rows. Rows that share several keys are paired at the smallest one."""
     if not many:
         return f"k{n} = j{n}"
     few = f"size(k{n}) = 1 or size(j{n}) = 1"

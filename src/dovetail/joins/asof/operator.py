@@ -1,8 +1,9 @@
-"""The as-of join as a specification, and as an operator in one task and one budget: left rows probe an index of the
-right rows. Both sides are collected, in memory while it lasts and on disk from then on. At the end the right rows are
-indexed and left rows probe the index. Right rows that do not fit are cut into pieces by boundaries in the order of
-(hash of the keys, time), left rows likewise, and each piece is joined alone; the last right row before a boundary, or
-the first one after it, is copied to the piece that needs it.
+"""The as-of join as a specification, and as an operator: left rows probe an index of the right rows.
+
+Both sides are collected, in memory while it lasts and on disk from then on. At the end the right rows are indexed and
+left rows probe the index. Right rows that do not fit are cut into pieces by boundaries in the order of (hash of the
+keys, time), left rows likewise, and each piece is joined alone; the last right row before a boundary, or the first one
+after it, is copied to the piece that needs it.
 Reference: docs/algorithms/asof.md, 2 and 3.
 """
 

@@ -70,6 +70,7 @@ class IntervalPlan:
 
     def metrics(self) -> Metrics:
         """The metrics of the last run: rows of each side as planned, rows placed in cells, replication, and so on.
+
         Operators and indexes have their own counters; those of the native route come from Spark. Before a run there are
         only the planned rows.
         """
@@ -84,9 +85,10 @@ class IntervalPlan:
         return Metrics().include(planned)
 
     def write_parquet(self, path: str, *, mode: str = "error", compression: str = "snappy") -> Metrics:
-        """Write the answer as Parquet files, by the tasks that compute it, all or nothing; returns the metrics. An
-        inner join runs on the operators, which write their results without returning rows to Spark. `mode` is "error"
-        (the path must not exist) or "overwrite".
+        """Write the answer as Parquet files, by the tasks that compute it, all or nothing; returns the metrics.
+
+        An inner join runs on the operators, which write their results without returning rows to Spark. `mode` is
+        "error" (the path must not exist) or "overwrite".
         """
         left, right = self.inputs.checked()
         columns = output_columns(left, right, self.request)

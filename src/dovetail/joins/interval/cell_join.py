@@ -31,10 +31,12 @@ _BATCH_SHARE = 0.5  # share of the budget that is kept free for the current batc
 
 @dataclass(frozen=True, slots=True)
 class CellJoin:
-    """The specification of the join of one cell. `how` is inner, left, right, full, left_semi or left_anti, and
-    concerns this cell alone: a row without a match here may match elsewhere, which the caller resolves. `once`: a pair
-    that an earlier cell also has is left to that cell. `split_points` are where cells 1, 2, ... begin, in the type of
-    the bounds. `keys` are the positions of the keys, which both sides share.
+    """The specification of the join of one cell.
+
+    `how` is inner, left, right, full, left_semi or left_anti, and concerns this cell alone: a row without a match here
+    may match elsewhere, which the caller resolves. `once`: a pair that an earlier cell also has is left to that cell.
+    `split_points` are where cells 1, 2, ... begin, in the type of the bounds. `keys` are the positions of the keys,
+    which both sides share.
     """
 
     algorithm: str

@@ -1,5 +1,6 @@
-"""Converts combinations of rows to answer batches, and counts them by phase. Combinations are verified if their keys
-were hashed, and batches are cut to the reserved bytes.
+"""Converts combinations of rows to answer batches, and counts them by phase.
+
+Combinations are verified if their keys were hashed, and batches are cut to the reserved bytes.
 """
 
 from __future__ import annotations

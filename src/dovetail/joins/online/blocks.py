@@ -25,8 +25,7 @@ from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
 KEY, ATS = "__dovetail_key", "__dovetail_ats"
 """The columns of keys, each followed by its number, and of arrival ticks."""
 Rule = Literal["ticks", "group", "none"]
-"""How to tell which combinations were produced before: those in memory together (ticks), those of one group, or
-none."""
+"""The rule for combinations produced before: those in memory together (ticks), those of one group, or none."""
 
 
 class Leaving(NamedTuple):
@@ -174,8 +173,9 @@ _FIRST_LINES = 16
 
 
 class Directory:
-    """Entries of numbers, one per block, read by field. Memory is reserved as entries are added. Once the budget is
-    exhausted, all entries move to an unnamed file.
+    """Entries of numbers, one per block, read by field.
+
+    Memory is reserved as entries are added. Once the budget is exhausted, all entries move to an unnamed file.
     """
 
     def __init__(self, reservation: Reservation, directory: Path | None = None) -> None:
@@ -341,7 +341,7 @@ class Blocks:
         return np.flatnonzero((self.column("bucket") == bucket) & (self.column("dead") == 0))
 
     def meets(self, number: int, reach: tuple[int, int]) -> bool:
-        """Whether a block that is not dead has keys that lie between these two."""
+        """Whether a block that is not dead has keys between these two."""
         own, (first, last) = self.directory[number], reach
         return not own.dead and own.low <= last and first <= own.high
 
@@ -358,8 +358,7 @@ class Blocks:
         return float((rows * np.where(self.column("dead") == 1, 1.0, left)).sum()) / max(1, int(rows.sum()))
 
     def compact(self) -> None:
-        """Write the remaining rows to a new file, in blocks with new numbers; the caller has reserved two of
-        `largest`."""
+        """Write the remaining rows to a new file, in new blocks; the caller has reserved two of `largest`."""
         old, numbers = self.file, self.living().tolist()
         lines = [self.directory[number] for number in numbers]
         self.before = self.blocks_written - len(lines), self.blocks_read, self.bytes_written

@@ -1,4 +1,5 @@
 """Joins one bucket of two or more inputs: the specification as a value, and the running join between micro-batches.
+
 The value has the predicates, the algorithm and the budget. The running join takes events, restores stored rows, and
 retires old rows.
 """
@@ -174,8 +175,9 @@ _ANSWER_BYTES = 4 << 20
 
 
 class Work(NamedTuple):
-    """The input of a turn: events, before which the `leaving` oldest rows leave a resident join. A rebuilt join does
-    not have these rows.
+    """The input of a turn: events, before which the `leaving` oldest rows leave a resident join.
+
+    A rebuilt join does not have these rows.
     """
 
     events: Sequence[Event]
@@ -253,8 +255,9 @@ class Running:
         self.owed = False
 
     def take_up(self, pieces: Iterable[Piece]) -> None:
-        """Restore the join from these pieces: rows of settled ones are loaded, other events are replayed. Answers of
-        the replay are discarded, as they were given before.
+        """Restore the join from these pieces: rows of settled ones are loaded, other events are replayed.
+
+        Answers of the replay are discarded, as they were given before.
         """
         waiting = iter(pieces)
         tail: list[Piece] = []

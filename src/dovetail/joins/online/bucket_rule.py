@@ -206,8 +206,9 @@ def choose_cells(graph: JoinGraph, buckets: int, rows: Mapping[str, float]) -> C
 
 
 def _shares(axes: int, most: int, every: bool) -> Iterator[tuple[int, ...]]:
-    """Ways to cut axes into at most `most` cells; the last axis gets as many parts as possible. Without `every`, all
-    small numbers of parts are tried, and larger ones in steps of a half.
+    """Ways to cut axes into at most `most` cells; the last axis gets as many parts as possible.
+
+    Without `every`, all small numbers of parts are tried, and larger ones in steps of a half.
     """
     if axes == 1:
         yield (most,)

@@ -1,7 +1,9 @@
-"""The state of a bucket: events in pieces, and a header that describes them and when their rows leave. Settled pieces
-come first. All answers of their rows were given, so that a join loads these rows without joining them again. The other
-pieces are the tail, whose events are replayed in order. A join is deterministic: the same pieces restore the same join.
-Rows leave when their retention is over, or when watermarks and time bands rule out further matches.
+"""The state of a bucket: events in pieces, and a header that describes them and when their rows leave.
+
+Settled pieces come first. All answers of their rows were given, so that a join loads these rows without joining them
+again. The other pieces are the tail, whose events are replayed in order. A join is deterministic: the same pieces
+restore the same join. Rows leave when their retention is over, or when watermarks and time bands rule out further
+matches.
 """
 
 from __future__ import annotations
@@ -62,8 +64,9 @@ class Lateness:
 
 
 def lateness_of(graph: JoinGraph, delays_ms: Sequence[Mapping[str, int]]) -> Lateness | None:
-    """The lateness from watermark delays, given by input and column; None unless every edge has a time band on such
-    columns. Each input has one time column. For inputs that are not adjacent, the bands between them add up.
+    """The lateness from watermark delays by input and column; None unless every edge has a time band on such columns.
+
+    Each input has one time column. For inputs that are not adjacent, the bands between them add up.
     """
     columns: dict[int, str] = {}
     later: dict[int, dict[int, int]] = {r: {} for r in range(len(graph.names))}
@@ -91,8 +94,9 @@ def _reaches(later: Mapping[int, Mapping[int, int]], r: int, before: int | None)
 
 Kind = Literal["push", "idle", "settle", "finish", "budget"]
 EPOCH = 5
-"""Incremented whenever a join gives other answers, or the same in another order, to the same pieces and events. A tail
-of another epoch is not replayed. `tests/online/frame/golden_log.py` says when to increment it.
+"""Incremented whenever a join gives other answers, or the same in another order, to the same pieces and events.
+
+A tail of another epoch is not replayed. `tests/online/frame/golden_log.py` says when to increment it.
 """
 
 
@@ -178,9 +182,10 @@ class Bounds(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Pieces that leave together: those from the end of the previous span to piece `end`. All their `rows` arrived
-    from `since` to `came`, in milliseconds, and match nothing once the watermark is later than `expiry`; None if
-    unknown.
+    """Pieces that leave together: those from the end of the previous span to piece `end`.
+
+    All their `rows` arrived from `since` to `came`, in milliseconds, and match nothing once the watermark is later than
+    `expiry`; None if unknown.
     """
 
     end: int
@@ -201,6 +206,7 @@ class Span(NamedTuple):
 @dataclass(slots=True)
 class Header:
     """A bucket's state without its events, which are pieces numbered from `first` to the end of the last of `spans`.
+
     `meaning` has the schemas and predicates, `spread` the rule of buckets: neither can change. `how` is how the events
     were joined, `coming` how the next micro-batch is joined, if different; `bounds` are those of the run that stored
     the state. Pieces before `base` are settled: only their rows count. `nonce` is that of the resident join, and new
@@ -299,7 +305,7 @@ class Header:
         return self.next == 0
 
     def takes_more(self, now_ms: int, retain_ms: int | None, settled: bool) -> bool:
-        """Whether there are many pieces, and the last one is small, recent and settled enough for more events."""
+        """Whether there are many pieces, and the last one is small, recent and as `settled` as new events."""
         if self.next - self.first < _FEW or not 0 < self.last < _OPEN or settled != (self.base == self.next):
             return False
         return retain_ms is None or now_ms - self.spans[-1].since < retain_ms // _SPAN_OF_A_TAIL
@@ -410,6 +416,7 @@ class Header:
 
     def bounded_by(self, wanted: Bounds) -> Bounds:
         """The bounds of the state in this micro-batch, in every attempt; the requested ones hold from the next one on.
+
         All owed results of rows are given before they leave, so all attempts must retire the same rows.
         """
         bounds = wanted if self.bounds is None or self.free_to_change else self.bounds

@@ -1,5 +1,6 @@
-"""Predicates of online joins: equal keys, a band around a key, or both, along a tree of inputs. Two inputs have one
-edge.
+"""Predicates of online joins: equal keys, a band around a key, or both, along a tree of inputs.
+
+Two inputs have one edge.
 """
 
 from __future__ import annotations

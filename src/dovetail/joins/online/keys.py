@@ -21,11 +21,12 @@ _SMALLEST = -(2**63)
 
 
 class JoinKeys:
-    """Keys of the rows of all inputs of a join, the same in every process; distinct values take no memory. A row has a
-    key for each attribute of its input, the same for every edge that uses it, and then one for each band in addition to
-    equal columns: an input has `counts` attributes and `widths` keys. Keys of one column of numbers, booleans, dates,
-    times or short decimals are exact; text, binary, wide decimals and several columns are hashed, and `same` compares
-    their values: see `exact`. `hash_bits` below 64 makes hashes collide, for tests.
+    """Keys of the rows of all inputs of a join, the same in every process; distinct values take no memory.
+
+    A row has a key for each attribute of its input, the same for every edge that uses it, and then one for each band in
+    addition to equal columns: an input has `counts` attributes and `widths` keys. Keys of one column of numbers,
+    booleans, dates, times or short decimals are exact; text, binary, wide decimals and several columns are hashed, and
+    `same` compares their values: see `exact`. `hash_bits` below 64 makes hashes collide, for tests.
 
     `ends`, `attributes` and `around` are by edge and end: input, number of the attribute there, and the range of keys
     of the other end that match a key, as down, up and measure; `near` and `near_around` are the same for bands in

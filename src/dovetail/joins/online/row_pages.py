@@ -1,5 +1,6 @@
-"""Stores the columns of rows in memory: Arrow pages, with rows named by page and place; dead rows are removed. Also
-hashes whole rows, and orders rows by their values alone: a micro-batch that Spark repeats has the same rows, but
+"""Stores the columns of rows in memory: Arrow pages, with rows named by page and place; dead rows are removed.
+
+Also hashes whole rows, and orders rows by their values alone: a micro-batch that Spark repeats has the same rows, but
 possibly in another order.
 """
 
@@ -55,8 +56,9 @@ class NamedRows(NamedTuple):
     schema: pa.Schema
 
     def take(self, picks: Picks, distinct: bool = False) -> pa.RecordBatch:
-        """The picked rows, in their order; repeated rows are taken from their page once. `distinct`: no row is
-        repeated.
+        """The picked rows, in their order; repeated rows are taken from their page once.
+
+        `distinct`: no row is repeated.
         """
         if not picks.groups:
             return pa.RecordBatch.from_pylist([], self.schema)
@@ -266,8 +268,9 @@ def _alive(page: Page) -> pa.RecordBatch:
 
 
 def in_fixed_order(batches: Sequence[pa.RecordBatch], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in an order and in batches that depend on the rows alone. Rows with equal hashes are equal, except
-    in one case of 2^64: then they stay in input order.
+    """The same rows in an order and in batches that depend on the rows alone.
+
+    Rows with equal hashes are equal, except in one case of 2^64: then they stay in input order.
     """
     hashes = np.concatenate([row_hashes(batch) for batch in batches])
     names = np.concatenate([(at << SHIFT) + np.arange(batch.num_rows) for at, batch in enumerate(batches)])

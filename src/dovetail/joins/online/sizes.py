@@ -52,11 +52,12 @@ FITTED = Sizes()
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes that an operator needs besides the columns of rows. Of each slot (`kept` bytes of it stay to the end), of
-    each bucket, and a fixed part; of each arriving row and each loaded row; of each collected combination, and how much
-    of an answer each one stands for; of each block beside its rows, and of each row that is written. `buffer` is the
-    part of the budget (8 for an eighth) that is kept free for blocks, 0 if rows make room for them; `bucket_rows` are
-    those that a bucket should be able to hold.
+    """Bytes that an operator needs besides the columns of rows.
+
+    Of each slot (`kept` bytes of it stay to the end), of each bucket, and a fixed part; of each arriving row and each
+    loaded row; of each collected combination, and how much of an answer each one stands for; of each block beside its
+    rows, and of each row that is written. `buffer` is the part of the budget (8 for an eighth) that is kept free for
+    blocks, 0 if rows make room for them; `bucket_rows` are those that a bucket should be able to hold.
     """
 
     slot: int
@@ -75,7 +76,7 @@ class Footprint:
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """A budget of `limit` bytes split: `slots` rows with those that leave, of which `rows` may stay, with `row_bytes`
+    """A budget of `limit` bytes split: `slots` rows with those that leave, `rows` of them may stay, with `row_bytes`
     of columns; blocks of `block_rows` with at most `block_bytes`; chunks of arrivals; combinations collected and bytes
     of an answer batch; bytes of rows and index besides columns."""
 

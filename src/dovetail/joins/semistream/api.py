@@ -32,7 +32,7 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
             given: {"waiting": 10_000, "per_segment": 4}.
         on_miss: For inner joins, rows without a match: "drop", `dead_letter(path)` or, in mode "carry",
             `park(retry=..., deadline=...)`.
-        freshness: When a newer version of the master data is taken up: "per_batch", `ttl("10 min")` or "pinned". Each
+        freshness: When a newer version of the master data is adopted: "per_batch", `ttl("10 min")` or "pinned". Each
             micro-batch has one version, which is logged, so that a replay gives the same rows. Parquet files and
             databases keep no old versions: there a task takes what it finds, all its rows from one version. A batch
             DataFrame reads the version of when it was planned.
@@ -47,7 +47,7 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
             one page; a page file must be built with `keep_nulls=True`. Keys of both sides must have one type.
         as_of: In mode "carry", the version that a row which waited is answered from: that of the micro-batch in which
             it is "answered", or of the one in which it was "admitted". For the latter, rows that wait are answered as
-            soon as a newer version is taken up.
+            soon as a newer version is adopted.
         condition: What else must hold for a stream row and a master row of its key to match: a Column or SQL text over
             the columns of an inner join's result, whatever `how` and `columns` are. A row whose master rows all fail
             it has no match. No aggregates or window functions; not with `park`; only for how="inner" with subqueries,

@@ -36,9 +36,7 @@ _CLEARED: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
 @dataclass(frozen=True, slots=True)
 class LetterFile:
-    """The origin of a file's letters: a step, one partition of its input, and a micro-batch of one run of a query, or
-    one action on a batch DataFrame.
-    """
+    """The origin of a file's letters: a step, a partition of its input, and a micro-batch of a run or an action."""
 
     step: str
     part: str

@@ -187,8 +187,9 @@ def moved(assumed: float, sample: Sample, rows: int) -> bool:
 def setting_for(
     request: Request, pages: Pages, stream: pa.Schema, sample: Sample | None, io: IoCosts | None = None
 ) -> tuple[Setting, SkewEstimate | None]:
-    """The input of the models: store, stream, memory, this machine's costs, and the skew of the sample. `io`: the cost
-    of reads; if not given it is measured, or taken from the profile for large pages.
+    """The input of the models: store, stream, memory, this machine's costs, and the skew of the sample.
+
+    `io`: the cost of reads; if not given it is measured, or taken from the profile for large pages.
     """
     distribution, skew = distribution_of(sample, int(pages.starts[-1]))
     looks_up, cache = request.lookup, request.cache
@@ -213,8 +214,9 @@ def setting_of(
     policy: Policy | None = None,
     batch_rows: int | None = None,
 ) -> Setting:
-    """The setting of joins of a stream with these columns over this store within a budget of `limit` bytes. Reads of a
-    simulated device have the device's own cost. The index counts as the store's own memory.
+    """The setting of joins of a stream with these columns over this store within a budget of `limit` bytes.
+
+    Reads of a simulated device have the device's own cost. The index counts as the store's own memory.
     """
     model = pages.device.model
     if model.simulated:

@@ -256,7 +256,7 @@ class Freshness:
 
 
 def ttl(age: str | float) -> Freshness:
-    """Freshness that keeps a version until it was taken up `age` ago ("10 min", or seconds).
+    """Freshness that keeps a version for `age` ("10 min", or seconds) after its adoption.
 
     >>> print(dovetail.ttl("10 min"))
     ttl(600 s)

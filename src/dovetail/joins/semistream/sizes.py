@@ -76,7 +76,7 @@ class Segments:
         return self.pages.stored_many(first, self.last[segments] - first)
 
     def page_at(self, rows: I64) -> I64:
-        """The pages in which these rows of the master data lie."""
+        """The pages of these rows of the master data."""
         pages: I64 = np.searchsorted(self.starts, rows, side="right") - 1
         return pages
 
@@ -157,8 +157,9 @@ FITTED = Sizes()
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes of everything in a join except the sized parts, for one segment length and one budget. A `keyed` join asks
-    the store for keys, never for segments: its rounds hold the rows of their keys only.
+    """Bytes of everything in a join except the sized parts, for one segment length and one budget.
+
+    A `keyed` join asks the store for keys, never for segments: its rounds hold the rows of their keys only.
     """
 
     segments: Segments

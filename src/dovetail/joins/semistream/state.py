@@ -114,8 +114,9 @@ _REPLAYED = 1  # batches before the newest one whose states stay: only the newes
 
 @dataclass(frozen=True, slots=True)
 class StateLog:
-    """The log of the state that a micro-batch leaves, in the directory of the query. The name in the state identifies
-    the log among those of other owners and other joins of the query.
+    """The log of the state that a micro-batch leaves, in the directory of the query.
+
+    The name in the state identifies the log among those of other owners and other joins of the query.
     """
 
     directory: Path
@@ -177,7 +178,7 @@ class StateLog:
 
 
 def _published(temporary: Path, place: Path) -> bool:
-    """Rename the file atomically; False if the name is taken."""
+    """Publish the file under its name, atomically; False if the name is taken."""
     try:
         os.link(temporary, place)
     except FileExistsError:

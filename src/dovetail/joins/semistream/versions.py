@@ -3,7 +3,7 @@
 versions/
     .shared              the driver's mark: a worker that does not see it has another disk
     <query id>/
-        17.0.json        what batch 17 takes: the version, and when it was taken up
+        17.0.json        what batch 17 takes: the version, and when it was adopted
         pinned.0.json    what all batches take, where the version is pinned
     letters/
         <plan>.0.json    the query that keeps the dead letters of a planned join
@@ -275,7 +275,7 @@ def sync_file(place: Path) -> None:
 
 
 def _published(temporary: Path, place: Path) -> bool:
-    """Rename the file atomically; False if the name is taken."""
+    """Publish the file under its name, atomically; False if the name is taken."""
     try:
         os.link(temporary, place)
     except FileExistsError:

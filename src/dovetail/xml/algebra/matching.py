@@ -1,5 +1,7 @@
-"""Tests pieces of a query and plans for properties, and rewrites plans where a pattern matches. For a piece of the
-query: free variables, data that it reads, axes that it uses. For a plan: patterns of several rules and of the executor.
+"""Tests pieces of a query and plans for properties, and rewrites plans where a pattern matches.
+
+For a piece of the query: free variables, data that it reads, axes that it uses. For a plan: patterns of several rules
+and of the executor.
 """
 
 from __future__ import annotations
@@ -250,8 +252,9 @@ def _exchanging(local: Local, order: Callable[[Iterable[Operator]], list[Operato
 
 
 def everywhere(local: Local) -> Rule:
-    """A rule that replaces every operator for which `local` has a replacement. Facts are those of the original plan:
-    for rules that change neither uses nor properties of other variables.
+    """A rule that replaces every operator for which `local` has a replacement.
+
+    Facts are those of the original plan: for rules that change neither uses nor properties of other variables.
     """
 
     @wraps(local)
@@ -272,8 +275,9 @@ def _everywhere(operator: Operator, local: Local, facts: Facts) -> Operator:
 
 
 def upwards(local: Local) -> Rule:
-    """A rule that replaces every operator for which `local` has a replacement, lowest first. Replacements below are
-    visible above: for rules that change the value of no variable.
+    """A rule that replaces every operator for which `local` has a replacement, lowest first.
+
+    Replacements below are visible above: for rules that change the value of no variable.
     """
 
     @wraps(local)

@@ -225,7 +225,7 @@ def with_inputs(operator: Operator, new: tuple[Operator, ...]) -> Operator:
 
 
 def operators(plan: Operator) -> Iterator[Operator]:
-    """Every operator from the top down, nested plans before what lies below them."""
+    """Every operator from the top down, nested plans before the operators below them."""
     waiting = [plan]
     while waiting:
         yield (operator := waiting.pop())

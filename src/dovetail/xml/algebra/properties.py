@@ -1,8 +1,9 @@
-"""Derives static properties of values: number of items, order, uniqueness and type. `Facts` has them for every
-variable of a plan. They hold for every input, or are unknown: "many", not ordered, not unique, type "item". Order and
-uniqueness are those of nodes; atomic values have neither. Documents of a collection are in document order, as they
-come: that is how `collection` defines the order among them. `element_node` in `treat` is the source's name for "a node
-that a step may start from": a document node passes it too.
+"""Derives static properties of values: number of items, order, uniqueness and type.
+
+`Facts` has them for every variable of a plan. They hold for every input, or are unknown: "many", not ordered, not
+unique, type "item". Order and uniqueness are those of nodes; atomic values have neither. Documents of a collection are
+in document order, as they come: that is how `collection` defines the order among them. `element_node` in `treat` is the
+source's name for "a node that a step may start from": a document node passes it too.
 Reference: docs/algorithms/xquery.md, 5.
 """
 

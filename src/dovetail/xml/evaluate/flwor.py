@@ -1,6 +1,7 @@
-"""Runs tuples through the clauses of FLWOR expressions and the operators of plans, in the same way. A tuple is a state
-of the frame: the values at the places of its variables. Each clause sets the frame to one tuple after another, as they
-are asked for; only `order` and `group` hold tuples.
+"""Runs tuples through the clauses of FLWOR expressions and the operators of plans, in the same way.
+
+A tuple is a state of the frame: the values at the places of its variables. Each clause sets the frame to one tuple
+after another, as they are asked for; only `order` and `group` hold tuples.
 """
 
 from __future__ import annotations

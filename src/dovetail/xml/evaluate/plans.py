@@ -1,6 +1,7 @@
-"""Runs plans inside a task: a whole plan, the rest of one, or the chain over a scan or a join. The operators become
-clauses of `Tuples`, their expressions closures over its frame. Nodes of scans and tuples of other tasks may come from
-outside.
+"""Runs plans inside a task: a whole plan, the rest of one, or the chain over a scan or a join.
+
+The operators become clauses of `Tuples`, their expressions closures over its frame. Nodes of scans and tuples of other
+tasks may come from outside.
 """
 
 from __future__ import annotations
@@ -90,8 +91,9 @@ class Runner:
     def prepared(
         self, plan: Operator, wanted: Sequence[Expression], given: Sequence[RemoteTuples] = (), fed: bool = False
     ) -> Callable[..., Iterator[list[Items]]]:
-        """Starts a run of a plan, which yields the values of some expressions for each tuple. If it is `fed`, the
-        nodes of its only scan are the argument of the run.
+        """Starts a run of a plan, which yields the values of some expressions for each tuple.
+
+        If it is `fed`, the nodes of its only scan are the argument of the run.
         """
         scope = self._scope()
         feed = scope.slots.take()

@@ -142,8 +142,7 @@ def divided(plan: DistributeResult, module: Module, columns: tuple[Variable, ...
 
 
 def _assigned(plan: Operator, whole: Operator) -> Operator:
-    """The plan with per-tuple expressions of each GROUP-BY computed below it, so that a part returns only their
-    values."""
+    """The plan with per-tuple expressions of each GROUP-BY computed below it: parts then return only their values."""
     plan = with_inputs(plan, tuple(_assigned(below, whole) for below in inputs(plan)))
     if not isinstance(plan, GroupBy):
         return plan

@@ -1,9 +1,10 @@
 """Rows between tasks: the required values of the tuples of a part, how rows are written, how the last task reads them.
+
 `Items`, `Fields` and `State` are the kinds of required values. Scan tasks and the chain above a join write rows of
 tuples by `written`; the last task reads them by `SentFields`, `SentState` and `SentDoubles`. Keys of joins travel as
-strings, equal exactly where XQuery calls the values equal; values of variables as strings or pickled items. A node
-sent between tasks is a copy without its surroundings, so only nodes whose surroundings and identity are never used may
-be sent.
+strings, equal exactly where XQuery calls the values equal; values of variables as strings or pickled items. A node sent
+between tasks is a copy without its surroundings, so only nodes whose surroundings and identity are never used may be
+sent.
 """
 
 from __future__ import annotations

@@ -353,8 +353,7 @@ def _join_below(operator: Operator) -> Join | None:
 
 
 def _side(needed: set[object], join: Join) -> str:
-    """The branch that has all the fields; "" if neither has. An expression without fields belongs to the outer
-    branch."""
+    """The branch that has all the fields; "" if neither has. Without fields it is the outer branch."""
     if needed <= available(join.outer):
         return "outer"
     return "inner" if needed <= available(join.inner) else ""

@@ -181,7 +181,7 @@ def sort_by_document(operator: Operator, facts: Facts) -> Operator | None:
 
     The part of the nested plan above the scan of documents gets a nested plan of its own, whose answer is sorted.
     Condition: nothing else uses $v1, and only downward steps lead from a document to what is gathered. Right because
-    documents come in document order, each once, and every node that is gathered lies in its own document.
+    documents come in document order, each once, and every gathered node belongs to its own document.
     """
     match operator:
         case Assign(_, Call(name, (Variable() as gathered,)), Subplan(Aggregate() as inner) as subplan):

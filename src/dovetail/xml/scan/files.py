@@ -204,7 +204,7 @@ class Collection:
 
 
 def _nearer(upto: list[int], edge: int, wanted: float) -> int:
-    """The cut before or after the file in which the wanted byte lies, whichever is nearer."""
+    """The cut before or after the file with the wanted byte, whichever is nearer."""
     before = upto[edge - 1] if edge else 0
     return edge if wanted - before <= upto[edge] - wanted else edge + 1
 

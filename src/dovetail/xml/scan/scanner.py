@@ -221,12 +221,11 @@ class Window:
         self.size -= n
 
     def line(self, at: int) -> int:
-        """The number of the line in which byte `at` of the window lies, from 1 on."""
+        """The line number of byte `at` of the window, from 1 on."""
         return self._lines + self._raw.count(b"\n", self._start, self._start + at)
 
     def fill(self) -> bool:
-        """Add a block, or twice the remaining bytes, so that a long token is not read too often; whether bytes were
-        added."""
+        """Add a block, or twice the remaining bytes if a token is long; whether bytes were added."""
         wanted, before = max(self._block, 2 * self.size), self.size
         if wanted + _PADDING > len(self._raw):
             self._make(wanted)

@@ -1,7 +1,9 @@
-"""The index algorithm: rows of both sides are exchanged by cell, and joined in tasks by the operator. A cell is one
-task: a range in the order of (key hash, time). Cells are cut between keys, and inside a key only if it has more rows
-than half a cell: so a join without keys, or with a hot key, still uses all cores. Of earlier (later) cells of its key
-a left row needs only the last (first) right row; these rows are copied to the cells that follow (precede).
+"""The index algorithm: rows of both sides are exchanged by cell, and joined in tasks by the operator.
+
+A cell is one task: a range in the order of (key hash, time). Cells are cut between keys, and inside a key only if it
+has more rows than half a cell: so a join without keys, or with a hot key, still uses all cores. Of earlier (later)
+cells of its key a left row needs only the last (first) right row; these rows are copied to the cells that follow
+(precede).
 Reference: docs/algorithms/asof.md, 4.
 """
 

@@ -223,8 +223,9 @@ def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: 
 
 
 def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, unit_costs: Profile) -> float:
-    """Seconds to keep rows: none if they are scanned in place, those of S in a list, those of both in a heap or in
-    partitions. Rows leave a list together, but a heap one by one; partitioned rows are sorted once more.
+    """Seconds to keep rows: none if scanned in place, those of S in a list, both in a heap or in partitions.
+
+    Rows leave a list together, but a heap one by one; partitioned rows are sorted once more.
     """
     left, right = setting.left.rows, setting.right.rows
     if algorithm == "forward_scan" or not left or not right:

@@ -159,7 +159,7 @@ class OverlapPartitionCost(CostModel):
     def block_frames_read(self) -> float:
         """Frames of the R partitions that overlap a block of S, summed over blocks.
 
-        S lies in the order of end slots. A block touches the end slots of its tuples and reaches back by the longest of
+        S is ordered by end slot. A block touches the end slots of its tuples and reaches back by the longest of
         them; an R partition reaches in from as many slots before as it spans beyond the first.
         """
         held = (self.memory.frames - self.reserved_frames) * self.t_f_s

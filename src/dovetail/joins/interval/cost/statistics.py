@@ -23,7 +23,7 @@ class IntervalStatistics:
     Bounds of another grain (seconds as floats, say) are brought to instants by `measured`. `rows` is a whole number for
     an input that was counted and may be fractional for an expected share of one.
     `classes` are (arrival rate, duration) of subrelations with rates constant over the range; none means that all
-    rows last `mean_duration`. `start_max` makes the range exact; without it the last start is taken to lie one mean
+    rows last `mean_duration`. `start_max` makes the range exact; without it the last start is assumed to be one mean
     duration before `end_max`.
     Reference: Carman 2020, table 4.1; docs/algorithms/interval.md, 4.0.
 

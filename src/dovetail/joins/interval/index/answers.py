@@ -1,5 +1,6 @@
-"""Answers questions about left rows without forming pairs: left rows probe an index of the right rows. The number of
-matches of a left row, whether it has any, and its first match each take a few searches in sorted arrays.
+"""Answers questions about left rows without forming pairs: left rows probe an index of the right rows.
+
+The number of matches of a left row, whether it has any, and its first match each take a few searches in sorted arrays.
 """
 
 from __future__ import annotations
@@ -29,9 +30,10 @@ INDEX_BYTES = 112  # of a right row while its index is built: the row, two order
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question about each left row; `outer` keeps rows without a match if the kind is first, last or any. `started`
-    names the columns, one per side, that say whether a row starts in this cell: a pair is then counted only in the cell
-    in which one of the two starts.
+    """A question about each left row; `outer` keeps rows without a match if the kind is first, last or any.
+
+    `started` names the columns, one per side, that say whether a row starts in this cell: a pair is then counted only
+    in the cell in which one of the two starts.
     """
 
     kind: Kind

@@ -159,8 +159,7 @@ class SortedRight:
         return stable_order(number, order)
 
     def _charged(self, expected: int, passing: int, build: Callable[[], AnyArray]) -> AnyArray:
-        """The result of `build`, with its bytes reserved before; both sizes are per row, and `passing` bytes are given
-        back."""
+        """The result of `build`, its bytes reserved first; sizes are per row, and `passing` bytes are released."""
         before = self._reservation.used
         self._reservation.grow(self.rows * (expected + passing))
         try:

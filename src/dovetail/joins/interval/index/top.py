@@ -1,7 +1,8 @@
-"""Finds the pairs that overlap longest, through the overlap of the k-th pair. The number of pairs that overlap by at
-least some length is counted without forming them, so that this length is found by bisection. Only intervals at least as
-long take part, which are few for a small k. Then the pairs above it are listed, and as many at it as are missing. No
-step lists more than k pairs and one right input's worth of ties.
+"""Finds the pairs that overlap longest, through the overlap of the k-th pair.
+
+The number of pairs that overlap by at least some length is counted without forming them, so that this length is found
+by bisection. Only intervals at least as long take part, which are few for a small k. Then the pairs above it are
+listed, and as many at it as are missing. No step lists more than k pairs and one right input's worth of ties.
 
 A length has a code, a whole number that orders lengths and is 0 for 0: the length itself for whole numbers,
 the bits for floats. The next longer length has the next code.

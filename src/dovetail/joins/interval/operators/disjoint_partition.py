@@ -79,9 +79,10 @@ class DisjointStore(RowStore):
             self._pending.append((self._charged(batch), parts))
 
     def flush(self, open_parts: I64) -> None:
-        """Write complete data: all rows of closed partitions, and whole frames of the open ones. If that is little,
-        because open partitions have few but large rows, everything is written. Rows are gathered block by block, so
-        that only a few blocks and a copy of the remaining rows need extra memory.
+        """Write complete data: all rows of closed partitions, and whole frames of the open ones.
+
+        If that is little, because open partitions have few but large rows, everything is written. Rows are gathered
+        block by block, so that only a few blocks and a copy of the remaining rows need extra memory.
         """
         self.on_disk = True
         if not self._pending:

@@ -1,5 +1,6 @@
-"""The common part of all interval operators: pulled or pushed input, and output of pairs. Pairs of row numbers are
-output as rows, as ordinals, or only counted; matched rows are recorded.
+"""The common part of all interval operators: pulled or pushed input, and output of pairs.
+
+Pairs of row numbers are output as rows, as ordinals, or only counted; matched rows are recorded.
 """
 
 from __future__ import annotations

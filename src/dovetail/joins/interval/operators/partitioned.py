@@ -1,5 +1,4 @@
-"""The common part of the two blocking joins: inputs read to the end, rows loaded by partition, a pair buffer, and
-counts."""
+"""The common part of the two blocking joins: reads inputs to the end, loads rows by partition, buffers pairs."""
 
 from __future__ import annotations
 

@@ -305,7 +305,7 @@ class SweepOperator(IntervalOperator):
         self.state[sw.CAPACITY] = self.shares.active(waiting) if frames is None else frames.tuples
 
     def _stream_past(self, spilled: int, first: int, held: I64) -> Pull:
-        """The spilling mode: join rows of the spilled side from `first` on with the held rows of the other; then
+        """The spilling mode: join the spilled side from row `first` on with the held rows of the other; then
         rewind."""
         feed, at = self.feeds[spilled], spilled * sw.SIDE
         self.spills[spilled] += 1
@@ -443,8 +443,7 @@ class TimeSweepOperator(SweepOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSweepJoin(FirstIsOuterSpec):
-    """Starts come from the inputs, ends from a heap; a row that starts is joined with all active rows of the other
-    side.
+    """Starts come from the inputs, ends from a heap; a starting row is joined with all active rows of the other side.
 
     Makes no unproductive comparison in memory when sharing a point is the relation. A relation in which one input
     always starts first holds only that input. When memory is full, the side with fewer active rows is spilled past the

@@ -1,6 +1,7 @@
-"""Assigns rows to cells (bins and ranges), chooses bin widths by price, and applies join types to rows of several
-cells. A route matches rows cell by cell. Rows of one cell are decided there; only rows of several cells need a second
-step, which counts the cells without a match.
+"""Assigns rows to cells (bins and ranges), chooses bin widths by price, and completes joins of rows in several cells.
+
+A route matches rows cell by cell. Rows of one cell are decided there; only rows of several cells need a second step,
+which counts the cells without a match.
 
 The native route copies a row to every bin that it touches. With one width, short intervals share bins with many rows
 that they do not match, or long ones are copied to many bins; so lengths are cut into levels, each with its own width.

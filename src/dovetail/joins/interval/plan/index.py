@@ -48,9 +48,10 @@ _Bounds = tuple[pa.ChunkedArray, pa.ChunkedArray]
 
 @dataclass(frozen=True, slots=True)
 class IndexRoute:
-    """Answers questions about left rows in tasks, from an index of right rows. Without cells every task has an index
-    of the whole right side; with them, of the right rows of its range, and only semi joins, anti joins and counts are
-    answered. `seconds` is the predicted time of one core.
+    """Answers questions about left rows in tasks, from an index of right rows.
+
+    Without cells every task has an index of the whole right side; with them, of the right rows of its range, and only
+    semi joins, anti joins and counts are answered. `seconds` is the predicted time of one core.
     """
 
     inputs: Inputs

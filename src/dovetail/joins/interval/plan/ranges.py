@@ -78,8 +78,7 @@ class RangesRoute:
         return metrics.merge(self.inputs.sink.collect())
 
     def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
-        """The result of `rows.join(others, ..., how)` within each range; with `once`, pairs in their first range
-        only."""
+        """The result of `rows.join(others, ..., how)` by range; with `once`, pairs in their first range only."""
         placed, task = self._tasks(first, rows, second, others, how, once)
         fields = [*rows.schema, *(() if task.semi else others.schema)]
         return task_frame(placed, join_cell, task, self.inputs.sink, nullable(fields))
@@ -87,8 +86,7 @@ class RangesRoute:
     def _tasks(
         self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
     ) -> tuple[DataFrame, CellJoin]:
-        """Both sides, each range in a partition of its own, sorted by (keys, start, end); and the task's
-        specification."""
+        """Both sides, each range in its own partition, sorted by (keys, start, end); and the task's specification."""
         request, exchanged = self.inputs.request, first.name == "right"
         pairs = list(zip(_sorted_by(first), _sorted_by(second), strict=True))
         placed, places = exchange(in_ranges(first, rows), in_ranges(second, others), self.cells.ranges, pairs)

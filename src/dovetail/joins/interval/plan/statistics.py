@@ -1,5 +1,4 @@
-"""Collects statistics of both inputs for planning: row counts, ranges, lengths and a sample, in one pass over the
-bounds.
+"""Collects statistics of both inputs: row counts, ranges, lengths and a sample, in one pass over the bounds.
 
 One job without an exchange: the bounds of small inputs are read as they are; of larger inputs a sample is read, and
 Spark aggregates all rows as they pass.
@@ -221,9 +220,10 @@ def _collected(asked: list[_Asked]) -> list[SideStatistics]:
 
 
 def _sampled(asked: list[_Asked]) -> list[SideStatistics]:
-    """The statistics of large sides: Spark aggregates the rows while it samples them, without an exchange. A partition
-    does not know its number of rows, so row i is taken with probability each / i: the sample grows with the logarithm
-    of the partition, and can be thinned evenly when the numbers are known.
+    """The statistics of large sides: Spark aggregates the rows while it samples them, without an exchange.
+
+    A partition does not know its number of rows, so row i is taken with probability each / i: the sample grows with the
+    logarithm of the partition, and can be thinned evenly when the numbers are known.
     """
     each = max(64, _SAMPLED_EACH // parallelism(asked[0].side.frame.sparkSession))
     taken = f"ok and chance * (1 + id % {_POSITION}L) < {each}"

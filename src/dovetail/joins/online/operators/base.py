@@ -184,7 +184,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Add the reason to `BudgetExceeded` if the join cannot spill."""
+        """Raise `BudgetExceeded` with the reason if the join cannot spill."""
         try:
             yield
         except (BudgetExceeded, OperatorError) as error:
@@ -223,8 +223,9 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
     # ------------------------------------------------------------------ rows that are restored
 
     def restore(self, state: Stored) -> Iterator[pa.RecordBatch]:
-        """Load stored rows without joining them; no answers. They are in memory afterwards if all of them fit, else
-        all on disk, as after a drain.
+        """Load stored rows without joining them; no answers.
+
+        They are in memory afterwards if all of them fit, else all on disk, as after a drain.
         """
         for side, batch in state:
             number = self._input_number(side, batch)
@@ -396,9 +397,10 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         yield from self.disk.settle_all()
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Give all owed results of the rows so far, without ending: nothing is owed afterwards. While no row is on
-        disk, nothing is owed. Otherwise memory is empty afterwards, since its rows may have missed rows that left
-        before, and fewer results come early until it has filled again.
+        """Give all owed results of the rows so far, without ending: nothing is owed afterwards.
+
+        While no row is on disk, nothing is owed. Otherwise memory is empty afterwards, since its rows may have missed
+        rows that left before, and fewer results come early until it has filled again.
         """
         self.begin({})
         yield from self._end_load(self.phase)
@@ -415,7 +417,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
                 pages.tidy()
 
     def all_met(self) -> None:
-        """Mark all rows on disk as joined; files of which half has left are rewritten."""
+        """Mark all rows on disk as joined; files are rewritten once half of their rows have left."""
         for store in self.blocks:
             if store.waste >= _WASTE:
                 size = 2 * store.largest

@@ -38,8 +38,7 @@ class Odometer:
     current: list[int] = field(default_factory=list)
 
     def ready(self, sizes: Sequence[int], blocks: Callable[[int], int], arrange: Arrange) -> bool:
-        """Start a batch if there is none; whether there is one. `blocks` says how many an outer input can have in
-        memory."""
+        """Start a batch if there is none; whether there is one. `blocks` gives the outer blocks that fit in memory."""
         if not self.started:
             self.started = True
             self.outer = min(range(len(sizes)), key=lambda r: sizes[r])
@@ -71,8 +70,7 @@ class Odometer:
         return range(first, first + self.outer_blocks)
 
     def advance(self, digit: int) -> int:
-        """Advance one digit, and set those after it to 0; returns the first digit that changed, -1 when the batch is
-        complete."""
+        """Advance one digit, and reset those after it; returns the first changed digit, -1 at the end of the batch."""
         self.current[digit + 1 :] = [0] * (len(self.digits) - digit - 1)
         self.current[digit] += 1
         while self.current[digit] >= self.joined[self.digits[digit]]:
@@ -123,8 +121,8 @@ class BlockLoop(Disk):
         return max(1, n)
 
     def _inner_inputs(self, outer: int) -> list[int]:
-        """The branches of the join tree from the outer input, those with few blocks first, neighbours before their
-        successors."""
+        """The branches of the join tree at the outer input, those with few blocks first, neighbours before the
+        rest."""
         sequences = [self._sequence(outer, near) for near in neighbours(self.join.keys, outer)]
         sequences.sort(key=lambda some: (max(len(self.blocks[r]) for r in some), some[0]))
         return [r for some in sequences for r in some]

@@ -42,7 +42,7 @@ class Step(NamedTuple):
 
 
 def path_of(keys: JoinKeys, order: Sequence[int]) -> list[Step]:
-    """The inputs in this order, each of which but the first has a neighbour before it."""
+    """The inputs in this order, as steps; each input except the first has a neighbour before it."""
     steps = [Step(order[0])]
     for at in range(1, len(order)):
         for edge, ends in enumerate(keys.ends.tolist()):
@@ -193,8 +193,9 @@ def _met(ats: I64, dts: I64, other_ats: I64, other_dts: I64) -> tuple[I64, I64]:
 
 
 class Matching(NamedTuple):
-    """Loaded rows that are joined step by step, with a bounded number of combinations per depth at a time. `visits`
-    are those of the disk parts of two inputs. `compared` is called with the number of compared rows.
+    """Loaded rows that are joined step by step, with a bounded number of combinations per depth at a time.
+
+    `visits` are those of the disk parts of two inputs. `compared` is called with the number of compared rows.
     """
 
     parts: Sequence[Part]
@@ -318,8 +319,9 @@ class Combinations:
                 yield from self.of(parts, steps, done, visits)
 
     def _shares(self, steps: Sequence[Step]) -> list[int]:
-        """Bytes that parts of each depth may have: most are for the first ones, against which the last is read. While
-        rows are in memory, which would have to be spilled, they are some blocks.
+        """Bytes that parts of each depth may have: most are for the first ones, against which the last is read.
+
+        While rows are in memory, which would have to be spilled, they are some blocks.
         """
         room, last = self.join.block_room, self.blocks[steps[-1].relation].largest
         if self.join.rows.held.any():

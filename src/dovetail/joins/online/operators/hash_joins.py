@@ -1,5 +1,6 @@
-"""Joins over a hash index: SHJ, DPHJ, EHJ, and oldest first. `HashIndex` holds rows of all inputs by hash, in buckets
-that all inputs share; XJoin, RPJ, HMJ and MJoin use it too.
+"""Joins over a hash index: SHJ, DPHJ, EHJ, and oldest first.
+
+`HashIndex` holds rows of all inputs by hash, in buckets that all inputs share; XJoin, RPJ, HMJ and MJoin use it too.
 """
 
 from __future__ import annotations

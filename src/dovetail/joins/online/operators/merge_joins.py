@@ -47,9 +47,11 @@ _LAST = 2**63 - 1
 
 
 class Segments(Disk):
-    """Blocks that belong to pairs of segments: inside one pair of segments all pairs of rows are done. Sorted blocks
-    are joined only if their key ranges overlap. A merged pair of segments gets a new number, and is one sorted run if
-    there is room to merge the runs of its parts; else it keeps them. A block's departure is the number of its run.
+    """Blocks that belong to pairs of segments: inside one pair of segments all pairs of rows are done.
+
+    Sorted blocks are joined only if their key ranges overlap. A merged pair of segments gets a new number, and is one
+    sorted run if there is room to merge the runs of its parts; else it keeps them. A block's departure is the number of
+    its run.
     """
 
     def __init__(self, join: OnlineOperator) -> None:

@@ -154,8 +154,7 @@ class MJoin(MultiJoin):
 
 
 class Generations(Disk):
-    """Blocks of one bucket and generation have been joined. A block's group is its generation: the tick of its
-    flush."""
+    """Blocks of one bucket and generation are joined. A block's group is its generation: the tick of its flush."""
 
     blocks_at_once: ClassVar[int] = 2
 
@@ -168,8 +167,7 @@ class Generations(Disk):
         self.join.write_blocks(side, rows, tick, bucket, group=tick)
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """Bucket by bucket all combinations except those of one generation; afterwards all rows are of one
-        generation."""
+        """All combinations by bucket, except those of one generation; afterwards all rows are of one generation."""
         for bucket in self.combinations.buckets():
             yield from self.combinations.of_bucket(bucket, "group")
 

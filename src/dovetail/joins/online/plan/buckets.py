@@ -230,9 +230,10 @@ class OnlineCall:
     # ------------------------------------------------------------------ arriving rows
 
     def _arrivals(self, arrived: Arrivals) -> list[Event]:
-        """The events of a micro-batch; the end of an input comes after all its rows. If pairs may be owed, rows are
-        put in a fixed order. A bucket's first micro-batch always ends with nothing owed: a run with another budget may
-        repeat it, and there is no state yet. So does one after a long tail.
+        """The events of a micro-batch; the end of an input comes after all its rows.
+
+        If pairs may be owed, rows are put in a fixed order. A bucket's first micro-batch always ends with nothing owed:
+        a run with another budget may repeat it, and there is no state yet. So does one after a long tail.
         """
         header, packets = self.header, arrived.packets
         events = [
@@ -294,10 +295,11 @@ class OnlineCall:
     # ------------------------------------------------------------------ turns of the join
 
     def _turns(self, events: list[Event], keep: int, now_ms: int, expiry: int | None = None) -> Answers:
-        """Yields the answers of events with the rows from piece `keep` on, and stores the events. The join was planned
-        for this micro-batch when the previous one was stored, so that attempts of this run and of the next give the
-        same answers. Only a budget that was too small, with which no attempt can have succeeded, is replaced at once;
-        then the micro-batch ends with nothing owed, which does not depend on the budget.
+        """Yields the answers of events with the rows from piece `keep` on, and stores the events.
+
+        The join was planned for this micro-batch when the previous one was stored, so that attempts of this run and of
+        the next give the same answers. Only a budget that was too small, with which no attempt can have succeeded, is
+        replaced at once; then the micro-batch ends with nothing owed, which does not depend on the budget.
         """
         header, how, wanted = self.header, self.header.planned, self.wanted
         if header.free_to_change:
@@ -343,8 +345,9 @@ class OnlineCall:
         return replace(self.task.join, algorithm=how.algorithm, memory=how.memory)
 
     def _fits(self, steps: Sequence[_Step]) -> bool:
-        """Whether turns end within their budgets: they are run once, and the answers are discarded. `PlanError` if
-        rows leave and the first of those that stay are too wide for the budget.
+        """Whether turns end within their budgets: they are run once, and the answers are discarded.
+
+        `PlanError` if rows leave and the first of those that stay are too wide for the budget.
         """
         try:
             for step in steps:
@@ -381,8 +384,9 @@ class OnlineCall:
             yield Piece(self.state.piece(number), settled or number < self.header.base)
 
     def _store(self, events: Sequence[Event], now_ms: int, expiry: int | None) -> None:
-        """Append the events, to the last piece while that is small; nothing is kept after the end of input. If the
-        events end with nothing owed, only their rows are stored.
+        """Append the events, to the last piece while that is small; nothing is kept after the end of input.
+
+        If the events end with nothing owed, only their rows are stored.
         """
         header = self.header
         if header.finished:
@@ -438,8 +442,9 @@ class OnlineCall:
 
 
 class _Step(NamedTuple):
-    """A call of a join that is stored as `before`, and afterwards as `after`; see `run_call`. A rebuilt one has only
-    settled pieces.
+    """A call of a join that is stored as `before`, and afterwards as `after`; see `run_call`.
+
+    A rebuilt one has only settled pieces.
     """
 
     join: BucketJoin

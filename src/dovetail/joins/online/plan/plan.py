@@ -138,8 +138,7 @@ class Inputs:
         return self.terms.partitions or int(self.first.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
 
     def check(self, bands: str) -> None:
-        """`PlanError` if batch and streaming inputs are mixed, or the state is unbounded; `bands` is advice on
-        watermarks."""
+        """`PlanError` for mixed batch and streaming inputs, or unbounded state; `bands` is advice on watermarks."""
         kinds: dict[bool, list[str]] = {True: [], False: []}
         for name, frame in self.frames.items():
             kinds[frame.isStreaming].append(name)

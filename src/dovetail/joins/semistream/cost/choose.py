@@ -54,8 +54,7 @@ def tune(algorithm: str, setting: Setting, *, measure: Measure | None = None, tr
 
 
 def _near(algorithm: str, setting: Setting, *, measured: bool) -> Sizes | None:
-    """The best sizes by a cheaper estimate: by the model before measurements, by the plain look-up before costly
-    models."""
+    """The best sizes by a cheaper estimate: the model before measurements, the plain look-up before costly models."""
     if measured:
         return tune(algorithm, setting).sizes
     if setting.policy.lookup == "oldest":
@@ -109,7 +108,7 @@ def starts(model: Model, setting: Setting) -> list[Sizes]:
 
 
 def _all_but(model: Model, setting: Setting, base: Sizes) -> Sizes:
-    """The largest cache that leaves slots for a whole micro-batch."""
+    """The sizes with the largest cache that leaves slots for a whole micro-batch."""
     try:
         room = model.predict(_looking_up_the_oldest(setting), base).sizes.waiting or 0
     except NoRoomError:

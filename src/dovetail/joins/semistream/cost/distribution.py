@@ -1,5 +1,4 @@
-"""Models how often master rows are requested: power laws, samples, the share of the stream per segment, and the
-skew."""
+"""Models how often master rows are requested: power laws, samples, shares of segments, and the skew."""
 
 from __future__ import annotations
 

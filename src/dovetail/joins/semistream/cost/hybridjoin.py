@@ -1,5 +1,4 @@
-"""Models of INLJ, HYBRIDJOIN and its variants that keep rows in memory: X-HYBRIDJOIN (plain, optimised), CACHEJOIN,
-SSCJ."""
+"""Models of INLJ, HYBRIDJOIN and its variants with rows in memory: X-HYBRIDJOIN (both forms), CACHEJOIN, SSCJ."""
 
 from __future__ import annotations
 
@@ -144,8 +143,7 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
 
 
 def _beside_wanted(segments: Demand, room: int, p_n: float, policy: Policy) -> Steady:
-    """The steady state in the slots that tuples of pinned rows leave: tuples per load are about proportional to
-    slots."""
+    """The steady state in the slots that tuples of pinned rows leave: tuples per load are proportional to slots."""
     alone = steady_state(segments, room, policy)
     w = alone.per_load / max(1 - p_n, 1 / room)
     taken = p_n * w / (1 + p_n * w / room)
@@ -192,7 +190,7 @@ def suitable_threshold(
 ) -> int:
     """The smallest start value that at most as many rows pass as the cache holds, and at least `least`.
 
-    `most`: tuples of a micro-batch, which bound the waiting ones.
+    `most`: tuples of a micro-batch, which bound the window.
     """
     if cached >= distribution.rows:
         return least

@@ -86,8 +86,9 @@ def _read_round(pages: Pages, firsts: Iterator[I64], counts: I64) -> None:
 
 
 def look_up_s(pages: Pages, seed: int = 0) -> float | None:
-    """Seconds per key when many are looked up together; None if the store does not find single keys. Looks up some
-    hundred random keys.
+    """Seconds per key when many are looked up together; None if the store does not find single keys.
+
+    Looks up some hundred random keys.
     """
     n_pages = len(pages.starts) - 1
     if n_pages < 1 or not isinstance(pages, KeyedPages) or not pages.finds_keys:
@@ -128,8 +129,7 @@ _COMPARED_S = 0.02  # seconds of reading that suffice to compare its cost
 
 @dataclass(frozen=True, slots=True)
 class IoCosts:
-    """Seconds of a read by its size, of one key if the store finds single keys, and of a micro-batch without its
-    rows."""
+    """Seconds of a read by its size, of one key if the store finds keys, and of a micro-batch without its rows."""
 
     read: ReadCosts
     look_up: float | None = None
@@ -161,8 +161,9 @@ class IoDone:
 
 
 def io_costs(pages: Pages) -> IoCosts | None:
-    """The costs of this store: from the model of a simulated device, else timed on a few pages. None if the store has
-    large pages, which would take too long, or no rows.
+    """The costs of this store: from the model of a simulated device, else timed on a few pages.
+
+    None if the store has large pages, which would take too long, or no rows.
     """
     if not int(pages.starts[-1]):
         return None

@@ -102,8 +102,9 @@ def follows(segments: Demand, tuples: float, scattered: int | None = None) -> fl
 
 
 def phase_read_s(setting: Setting, segment_rows: int, segments: Demand, tuples: float, resident: int = 0) -> float:
-    """Seconds of one read in a join phase of `tuples` tuples; the `resident` segments are not read. The first read is
-    not sequential: the phase before ended at the other end of the master data.
+    """Seconds of one read in a join phase of `tuples` tuples; the `resident` segments are not read.
+
+    The first read is not sequential: the phase before ended at the other end of the master data.
     """
     scattered = None if setting.order == "frequency" else segments.n_segments + resident
     nbytes, in_turn = setting.read_bytes(segment_rows), follows(segments, tuples, scattered)

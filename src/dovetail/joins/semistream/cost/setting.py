@@ -125,7 +125,7 @@ class UnitCosts:
         return self.read.seconds(nbytes, sequential=sequential) + self.load
 
     def find_s(self, nbytes: float) -> float:
-        """Seconds to fetch a segment: the read, or none if keys are looked up one by one."""
+        """Seconds to load a segment; only the fixed cost of a load if keys are looked up one by one."""
         return self.load_s(nbytes) if self.look_up is None else self.load
 
     @property
@@ -267,7 +267,7 @@ class Setting:
     share of stream tuples that have a match. `batch_rows`: tuples of a micro-batch that is fully answered before the
     next one, None for a continuous stream that never runs dry. `one_pass`: there is one batch only, and what a join
     keeps is empty when it begins. `seen_rows`: tuples that came before a micro-batch, from which a cache has learned;
-    None for a stream that has run for so long that there is nothing left to learn. `keyed`: the entries of joins that
+    None for a stream that has run long enough to have warm caches. `keyed`: the entries of joins that
     look keys up in a store that finds them; None for a store of pages. The default costs and entries are the source's
     own.
     """

@@ -17,6 +17,7 @@ Order = Literal["key", "frequency", "none"]
 
 class Pages(Protocol):
     """One version of master data, immutable while it is open, divided into pages that are each read by one request.
+
     All rows of one key are in one page, its home page. Segments, what joins load at a time, are runs of neighbouring
     pages that start at a multiple of their length: the disk buffer of the sources. Rows whose key has a null are not
     part of any page, unless the store was opened with them.

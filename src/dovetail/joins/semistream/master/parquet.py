@@ -26,8 +26,7 @@ from dovetail.joins.semistream.master.pages import NoHistory, Order, read_each, 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group: its file, its number there, its rows with a key, all its rows, and the statistics of its
-    footer."""
+    """One row group: its file and number, its rows with a key, all its rows, and the statistics of its footer."""
 
     file: int
     number: int
@@ -160,7 +159,7 @@ def _paged(groups: list[RowGroup], first: pa.Field) -> tuple[tuple[tuple[RowGrou
 def _merged(
     groups: list[RowGroup], lows: Normal, highs: Normal, apart: np.ndarray
 ) -> tuple[tuple[tuple[RowGroup, ...], ...], Fences, str]:
-    """Row groups in order, those in one page that touch: one key may lie in both."""
+    """Row groups in order; those that touch share a page, as one key may be in both."""
     starts = np.concatenate([np.zeros(min(len(groups), 1), np.int64), np.flatnonzero(apart) + 1]).astype(np.int64)
     stops = np.append(starts[1:], len(groups)).astype(np.int64)[: len(starts)]
     pages = tuple(tuple(groups[start:stop]) for start, stop in zip(starts, stops, strict=True))

@@ -141,8 +141,7 @@ class Table(ABC, Generic[C]):
         return f"{self.select} WHERE {' OR '.join(f'{quoted(column.name)} IS NULL' for column in self.key)}"
 
     def fence_query(self, low: Bound, rows: int, shown: str, start: str) -> tuple[str, list[Any]]:
-        """The query for the first keys of pages of `rows` rows, and its values: `shown` of the keys k0, k1 ..., and
-        `start`.
+        """The query for the first keys of pages of `rows` rows, and its values: `shown` of keys k0 ..., and `start`.
 
         The first row of a page is counted as the sum of rows before it, whose type is given by the text `start`.
         """

@@ -47,8 +47,9 @@ class NullRows(Pages, Protocol):
 
 
 class WithNulls:
-    """Pages with one more at the end, which holds all rows of keys that have a null. It is read as a whole, and so
-    must fit in memory.
+    """Pages with one more at the end, which holds all rows of keys that have a null.
+
+    It is read as a whole, and so must fit in memory.
     """
 
     def __init__(self, inner: NullRows) -> None:
@@ -310,8 +311,7 @@ class MasterStore:
         return None if self.nulls else self.source.changed(old, new)
 
     def prune(self, keep: int, also_held: bool = False) -> list[str]:
-        """Remove old versions from the disk, except the newest `keep`; returns the removed ones. Open readers can
-        continue.
+        """Remove old versions, except the newest `keep`, and return the removed ones. Open readers can continue.
 
         Versions that rows wait for in a stream with `as_of="admitted"` stay too, and so does the last one of such a
         stream that never runs again, until `also_held=True` removes what is held as well.

@@ -29,8 +29,7 @@ def refs_of(chunk: int, rows: I64) -> I64:
 
 
 class RowStore:
-    """Chunks of rows; a row's name is its chunk and its place in it. Owned chunks are charged, borrowed ones are
-    not."""
+    """Chunks of rows; a row's name is its chunk and its place in it. Only owned chunks are charged."""
 
     def __init__(self, schema: pa.Schema, reservation: Reservation, floor: int = 0) -> None:
         self.schema, self.reservation, self.floor = schema, reservation, floor
@@ -279,8 +278,7 @@ class Answers:
             self.refs, self.rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
 
     def wrong(self, start: int) -> int:
-        """Remove the pairs from `start` on whose hashes are equal and keys are not; returns the number of their stream
-        rows."""
+        """Remove pairs from `start` on with unequal keys; returns how many stream rows have no match left."""
         if self.codes.exact or self.n == start:
             return 0
         refs, rows = self.refs[start : self.n], self.rows[start : self.n]

@@ -78,7 +78,7 @@ class Sscj(CacheJoin):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimisedXHybridJoin(SemiStreamJoin):
-    """Rows whose key lies in the first `sizes.pinned` pages are answered at once; the others wait as in HYBRIDJOIN.
+    """Rows whose key is in the first `sizes.pinned` pages are answered at once; the others wait as in HYBRIDJOIN.
 
     Meant for master data with the most requested rows first. At most `max_probe` rows (default: as many as can wait)
     are looked at between two loads, so that waiting rows do not starve while every arrival hits. `sizes.together` is as

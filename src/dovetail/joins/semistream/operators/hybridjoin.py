@@ -111,8 +111,7 @@ class Kept:
         """Learn from the `n` keys, with `n_rows` master rows, that a round matched."""
 
     def after_round(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
-        """Learn from a round of segments with `asked` waiting rows each; `offsets` is set if all their rows were
-        read."""
+        """Learn from a round of segments with `asked` waiting rows; `offsets` is set if all their rows were read."""
 
     def adopted(self, changed: I64 | None) -> None:
         """Update the kept rows after a new version, in which the `changed` pages differ, or all if None."""

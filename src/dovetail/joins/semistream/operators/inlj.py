@@ -71,8 +71,7 @@ class PageByPage(SemiStreamOperator):
         self._fit_rounds()
 
     def _fit_rounds(self) -> None:
-        """Set the number of rows that are looked up together: those whose pages certainly fit, or 1 with a page
-        cache."""
+        """Set the number of rows that are looked up together: as many as certainly fit, or 1 with a page cache."""
         cost = self.disk.cost
         rows = cost.round_rows if self.disk.keyed else cost.round_rows // max(1, cost.segments.most_rows)
         self._together = 1 if self.sizes.page_cache else max(1, min(cost.round_segments, rows))

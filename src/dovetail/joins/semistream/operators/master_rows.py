@@ -175,8 +175,7 @@ class DiskBuffer:
     def match(
         self, codes: I64, refs: I64, loaded: Loaded, answered_by: str, scratch: Scratch | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Answer stream rows, which do not wait, from these master rows; `scratch` replaces a buffer that is too
-        small."""
+        """Answer stream rows, which do not wait, from these master rows; `scratch` replaces the default one."""
         answers, done, n = self._answers, 0, len(codes)
         how, source = answers.written_how, loaded.chunk << SHIFT
         while done < n:
@@ -295,8 +294,9 @@ class RowCache:
         return int(self.keys.meta[kernels.EVICTED])
 
     def promote(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
-        """Insert those of the `n` matched keys, with `n_rows` rows, that qualify. `page_of` gives the page of a row of
-        the batch.
+        """Insert those of the `n` matched keys, with `n_rows` rows, that qualify.
+
+        `page_of` gives the page of a row of the batch.
         """
         if not n:
             return

@@ -92,8 +92,7 @@ def _enough(cost: Callable[[int], Footprint], rows: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RMeshJoin(MeshJoin):
-    """MESHJOIN whose segments are joined in `sizes.parts` logical parts, with a chunk of stream rows admitted after
-    each.
+    """MESHJOIN with segments joined in `sizes.parts` logical parts, and a chunk of stream rows admitted after each.
 
     Reference: Naeem 2012, 4.3 and algorithm 2; docs/algorithms/semistream.md, 2.3.
     """

@@ -183,8 +183,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         self._finished = True
 
     def adopt(self, pages: Pages, changed: I64 | None = None) -> Iterator[pa.RecordBatch]:
-        """Answer all waiting rows from the old version, then switch to the new one, in which only `changed` pages
-        differ."""
+        """Answer all waiting rows from the old version, then switch to the new one; only `changed` pages differ."""
         if pages.schema != self.pages.schema or pages.key != self.pages.key:
             raise PlanError(f"the new version has columns {pages.schema.names} and key {pages.key}; start a new join.")
         yield from self.drain()
@@ -214,6 +213,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
 
     def readmit(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> Iterator[pa.RecordBatch]:
         """Restore a snapshot of another version, in which only `changed` pages differ, in a join that saw no rows.
+
         Waiting rows are admitted again, in their order, and are answered from this version. Learned state is kept if it
         is still valid.
         """

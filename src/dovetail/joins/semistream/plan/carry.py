@@ -50,9 +50,10 @@ def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T
 
 @dataclass(frozen=True, slots=True)
 class CarriedJoin:
-    """An enrichment whose rows may wait, for the stateful host. There are as many owners as partitions of the state, a
-    number that never changes. All are called in every micro-batch, since waiting rows would otherwise be answered late
-    or never.
+    """An enrichment whose rows may wait, for the stateful host.
+
+    There are as many owners as partitions of the state, a number that never changes. All are called in every
+    micro-batch, since waiting rows would otherwise be answered late or never.
     """
 
     task: EnrichTask
@@ -181,7 +182,7 @@ class OwnerCall:
         return Carried(version, decision, drained_ms, snapshot, parked, session.turns, name, mark, _columns(task))
 
     def _begun(self) -> Generator[pa.RecordBatch, None, Session]:
-        """The session on the version of this batch, with the state before it taken up."""
+        """The session on the version of this batch, with the former state restored."""
         task, attempt, before = self.task, self.attempt, self.before
         version = attempt.version()
         if before is None:
@@ -266,8 +267,7 @@ class OwnerCall:
         return batch.set_column(last, batch.schema.field(last), came)
 
     def _parked(self, others: pa.Table | None) -> pa.Table | None:
-        """Rows to be tried again: those not due yet, and those without a match, unless they are too old or can never
-        match."""
+        """Rows to be tried again: those not due yet, and those without a match unless too old or unable to match."""
         task, misses, now_ms = self.task, self.task.request.on_miss, self.call.now_ms
         if not isinstance(misses, Park) or not self.missed:
             return others

@@ -101,7 +101,7 @@ class Conditioned:
         return self.request.how != "inner" or isinstance(self.request.on_miss, DeadLetter)
 
     def columns(self, found: Columns) -> Columns:
-        """The columns of the join, with a column that marks first pairs if rows must be told apart."""
+        """The columns of the join, with marks of matches and first pairs if rows must be told apart."""
         if not self.settles:
             return found
         flags = [T.StructField(name, T.BooleanType(), False) for name in (_MATCHED, _FIRST)]

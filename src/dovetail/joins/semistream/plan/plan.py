@@ -327,7 +327,7 @@ def _in_micro_batch(frame: DataFrame) -> bool:
 def _readable(line: str, names: list[str], columns: Columns) -> str:
     """The line with the user's names for the stream's columns."""
     for neutral, name in zip(reversed(names), reversed(columns.frame.columns), strict=True):
-        same = rf"{re.escape(neutral)} = {re.escape(name)}(?=, | and )"  # in both, and told once
+        same = rf"{re.escape(neutral)} = {re.escape(name)}(?=, | and )"  # in both, and shown once
         line = re.sub(same, lambda _, name=name: name, line).replace(neutral, name)  # type: ignore[misc]
     return line
 

@@ -162,7 +162,7 @@ class Attempt:
         return Holds(source.path, self.batch.query)
 
     def open(self, version: str | None) -> Pages:
-        """The pages of the version. A store without history opens its newest version, which is logged."""
+        """The pages of the version. A changed store without history opens its newest version, which is logged."""
         store, log = self.task.store, self.task.log
         for _ in range(_MOVES):
             try:

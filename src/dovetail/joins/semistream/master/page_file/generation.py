@@ -300,8 +300,9 @@ def held(path: Path) -> set[str]:
 
 
 def prune(path: Path, keep: int, also_held: bool = False) -> list[str]:
-    """Remove all but the newest `keep` generations and those that are held; returns the removed ones. Open readers can
-    continue.
+    """Remove all but the newest `keep` generations and those that are held; returns the removed ones.
+
+    Open readers can continue.
     """
     if keep < 1:
         raise PlanError(f"keep is {keep}; at least 1 generation must stay.", argument="keep")
@@ -312,7 +313,7 @@ def prune(path: Path, keep: int, also_held: bool = False) -> list[str]:
         gone = [number for number in _numbers(path) if number not in kept]
         removed = [load(path, number).version for number in gone]
         for number in gone:
-            # Renamed first, so that no reader opens a generation of which files are already missing.
+            # Renamed first, so that no reader opens a generation with missing files.
             grave = path / f"{_BUILDING}pruned-{number}-{uuid.uuid4().hex[:6]}"
             directory(path, number).rename(grave)
             shutil.rmtree(grave, ignore_errors=True)

@@ -39,7 +39,7 @@ from dovetail.joins.semistream.master.pages import Order, read_each
 
 
 def joined_pages(data: U8, starts: I64, stops: I64, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of the pages that lie at these places of `data`, in order, in memory of their own.
+    """The rows of the pages at these places of `data`, in order, in memory of their own.
 
     Plain columns (fixed-width, boolean, text, binary) of messages that are as ours are joined in one pass; anything
     else is left to Arrow.
@@ -303,7 +303,7 @@ class PageFile:
         return pa.ipc.read_record_batch(message, self.schema)
 
     def _joined(self, pages: I64, data: pa.Buffer, starts: I64, stops: I64) -> pa.RecordBatch:
-        """The rows of pages that lie one after the other in `data`."""
+        """The rows of consecutive pages in `data`."""
         self._check_pages(pages.tolist(), data, stops.tolist())
         raw = raw_bytes(np.frombuffer(data, np.uint8))
         return joined_pages(raw, int64s(starts), int64s(stops), self.schema)

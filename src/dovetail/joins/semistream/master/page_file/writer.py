@@ -228,10 +228,12 @@ def write_pages(
     unique: bool = False,
     keep_nulls: bool = False,
 ) -> Generation:
-    """Writes these rows, all in memory, as a new generation of a page file, and returns it. Rows are stored by key, by
-    column `frequency` in descending order (the highest of a key's rows), or in input order; rows of one key are always
-    together. Rows with a null in the key are left out and counted, or kept apart with `keep_nulls`. `unique=True`
-    refuses keys that occur twice. `page` is the size that pages have unless one key's rows need more.
+    """Writes these rows, all in memory, as a new generation of a page file, and returns it.
+
+    Rows are stored by key, by column `frequency` in descending order (the highest of a key's rows), or in input order;
+    rows of one key are always together. Rows with a null in the key are left out and counted, or kept apart with
+    `keep_nulls`. `unique=True` refuses keys that occur twice. `page` is the size that pages have unless one key's rows
+    need more.
     """
     place, table = local_path(path), as_table(rows)
     check_order(order, frequency, table.schema.names)
@@ -442,8 +444,7 @@ def store_index_part(work: Path, part: Part) -> str:
 
 
 def plan_stretches(work: Path, parts: Sequence[IndexPart], entries_each: int) -> list[Stretch]:
-    """Stretches of about `entries_each` entries that cover all parts; equal codes share a stretch. Creates the
-    files."""
+    """Stretches of about `entries_each` entries over all parts; equal codes share a stretch. Creates the files."""
     for name in (CODES, PAGES):
         (work / name).touch()
     total = sum(part.entries for part in parts)
