@@ -219,4 +219,4 @@ class _Feed:
             if not isinstance(item, Pause):
                 self.items = chain(seen, self.items)
                 return item.schema
-        raise PlanError(f"input {side!r} has no batch to tell its schema from; give schemas={{{side!r}: ...}}.")
+        raise PlanError(f"input {side!r} has no batch, so its schema is unknown; give schemas={{{side!r}: ...}}.")

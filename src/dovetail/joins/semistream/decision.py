@@ -345,8 +345,8 @@ def check_store(algorithm: str, pages: Pages) -> None:
         )
     if model.needs_frequency_order and pages.order != "frequency":
         raise PlanError(
-            f"algorithm={algorithm!r} pins the most wanted rows, but the store is in order {pages.order!r}; build it "
-            f"with order='frequency', or use 'cachejoin', which learns what is wanted.",
+            f"algorithm={algorithm!r} pins frequent rows, but the store is in order {pages.order!r}; build it "
+            f"with order='frequency', or use 'cachejoin', which learns the frequent rows.",
             argument="algorithm",
         )
 

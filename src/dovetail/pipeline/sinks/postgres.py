@@ -403,7 +403,7 @@ def _transaction(target: Target) -> Iterator[Any]:
         reason = censored(text, target.url)
         at_fault = isinstance(error, (adbc_driver_manager.IntegrityError, adbc_driver_manager.DataError))
         if at_fault:
-            raise DataError(f"{target} does not take the rows: {reason}; mend the rows or the table.") from None
+            raise DataError(f"{target} does not take the rows: {reason}; correct the rows or the table.") from None
         raise ConfigError(
             f"cannot write to {target}: {reason}; check that the server runs and that the user may write."
         ) from None

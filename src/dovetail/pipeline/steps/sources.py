@@ -150,7 +150,7 @@ def inferred_schema(kind: str, place: str, options: Mapping[str, Any]) -> T.Stru
         return _plain(from_arrow_schema(_head_schema(kind, head, options), prefer_timestamp_ntz=False))
     except (pa.ArrowException, OSError, TypeError) as error:
         raise ConfigError(
-            f'{files[0]} does not tell its columns ({error}); declare them: schema = "id long, name string, ..."'
+            f'{files[0]} does not describe its columns ({error}); declare them: schema = "id long, name string, ..."'
         ) from error
 
 

@@ -56,7 +56,7 @@ def open_chunks(uri: str | Path) -> Iterator[bytes]:
     except OSError as error:
         raise ConfigError(
             f"{uri} cannot be read: {error}. Every worker must be able to read every file of a collection: check that "
-            "it is still there and who may read it, or leave it out of the collection."
+            "it is still there and readable, or leave it out of the collection."
         ) from error
 
 

@@ -263,7 +263,7 @@ class DriverIndex:
             rows = rows.where(f"row <= {self.most_each}")
         table = rows.toArrow()
         if self.most_each is not None and pc.max(table["row"]).as_py() == self.most_each:
-            raise BudgetExceeded(f"a partition has more than {self.most_each} rows, which its size did not tell")
+            raise BudgetExceeded(f"a partition has more than {self.most_each} rows, which its size did not suggest")
         found = _by_side(table)
         first, second = (
             pa.table({unquoted(name): rows[f"c{n}"] for n, name in enumerate(names)})

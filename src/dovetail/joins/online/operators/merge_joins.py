@@ -276,7 +276,7 @@ class Load(Index):
 
     def drop(self, side: int, slots: I32) -> None:
         """Never called: memory is empty when nothing is owed."""
-        raise OperatorError("the progressive merge join has rows in memory that have not met.")
+        raise OperatorError("the progressive merge join has rows in memory that have not been joined.")
 
     def forget(self) -> None:
         """There is no index."""

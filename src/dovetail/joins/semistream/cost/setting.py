@@ -295,7 +295,7 @@ class Setting:
             raise PlanError(
                 f"memory={self.memory}, row_bytes={self.row_bytes}, stream_bytes={self.stream_bytes}, "
                 f"page_bytes={self.page_bytes}, "
-                f"matched={self.matched} were given; sizes are positive and the share lies from 0 to 1."
+                f"matched={self.matched} were given; sizes are positive and the share is between 0 and 1."
             )
         if self.order not in ("key", "frequency", "none"):
             raise PlanError(f"order {self.order!r} was given; it is 'key', 'frequency' or 'none'.")

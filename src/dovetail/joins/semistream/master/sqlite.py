@@ -47,7 +47,7 @@ def settled_marker(path: str, connection: sqlite3.Connection) -> str:
         if time.time_ns() - newest > _SETTLED_NS:
             return before
         time.sleep(_SETTLED_NS / 1e9)
-    raise ConfigError(f"{path} is being written without pause; its version cannot be told. Try again.")
+    raise ConfigError(f"{path} is being written without pause; its version cannot be determined. Try again.")
 
 
 def file_marker(path: str) -> str:

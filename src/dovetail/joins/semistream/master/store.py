@@ -285,7 +285,7 @@ class MasterStore:
         pages.close()
         raise ConfigError(
             f"{self.source} now has {found}; this query was planned for [{_columns(self.schema)}], key "
-            f"{list(self.key)}. Restore the columns, or name the store and plan the query anew."
+            f"{list(self.key)}. Restore the columns, or name the store and plan the query again."
         )
 
     def with_nulls(self) -> MasterStore:

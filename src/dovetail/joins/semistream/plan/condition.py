@@ -113,7 +113,7 @@ class Conditioned:
         if self.settles and not pages.indexed:
             raise UnsupportedError(
                 f"condition={self.request.condition!r} with how={self.request.how!r}: {store.source} has no index, so "
-                f"that the master rows of a key may lie anywhere, and a row without a fitting one is not known until "
+                f"that the master rows of a key may be anywhere, and a row without a match is not known until "
                 f"all are read; build a page file with this key, or use how='inner' with on_miss='drop'.",
                 argument="condition",
             )

@@ -394,7 +394,7 @@ def with_clashes(
         suspects = keys.take(np.flatnonzero(np.isin(keys.codes(), clashes))).column()
         for key in suspects.unique().to_pylist():
             if found.setdefault(key, number) != number:
-                raise DataError(f"rows of one key {list(form.names)} do not lie together; sort the rows by key first.")
+                raise DataError(f"rows of one key {list(form.names)} are not consecutive; sort the rows by key first.")
     known = sorted(found)
     texts = tuple(base64.b64encode(key).decode() for key in known)
     return IndexFile(index.entries, index.stretches, texts, tuple(found[key] for key in known))

@@ -164,7 +164,7 @@ class PostgresReader:
         source = self._source
         if columns != source.columns:
             now = ", ".join(f"{column.name} {column.pg_type}" for column in columns)
-            raise ConfigError(f"{source} now has columns [{now}]; name the store and plan the query anew.")
+            raise ConfigError(f"{source} now has columns [{now}]; name the store and plan the query again.")
         if version not in (None, found):
             raise ConfigError(
                 f"{source} has changed: version {version} is gone, now it is {found}. The server keeps no old "
