@@ -251,7 +251,7 @@ def plan_key(frame: DataFrame) -> tuple[int, int, str] | None:
 
 def _source_key(leaf: Any) -> str | None:
     """What a leaf of a plan reads: its files with their lengths and times, or nothing but what the plan says itself."""
-    kind = leaf.getClass().getSimpleName()
+    kind = str(leaf.getClass().getSimpleName())
     if kind in ("LocalRelation", "Range", "OneRowRelation"):
         return kind
     if kind != "LogicalRelation" or leaf.relation().getClass().getSimpleName() != "HadoopFsRelation":
