@@ -40,7 +40,7 @@ def insert(effort: Effort) -> Cost:
 
 
 def probe(effort: Effort) -> Cost:
-    """One look-up in such a table with the matches that it finds, half of the keys being there."""
+    """One look-up in such a table with its matches; half of the keys are in the table."""
     table = _filled(effort.rows)
     asked = np.random.default_rng(1).integers(0, effort.rows, effort.rows)
     return repeated(lambda: timed(lambda: table.probe(asked)) / effort.rows, effort.repeats)
@@ -86,7 +86,7 @@ def segment_load(effort: Effort) -> Cost:
 
 
 def segment_visit(effort: Effort) -> Cost:
-    """One resident segment that rows of a semi-stream join meet, beside a table over its rows."""
+    """The fixed cost of one resident segment that rows of a semi-stream join probe, beside a table over its rows."""
     table = probe(effort).seconds
     with small_store(max(64, effort.rows // 2000)) as pages:
         return repeated(lambda: visit_step_s(pages, table), effort.repeats)
@@ -173,7 +173,7 @@ def load_step_s(pages: Pages) -> float:
 
 
 def visit_step_s(pages: Pages, probe_s: float) -> float:
-    """Seconds for rows to meet one resident segment, beside a table over its rows.
+    """Fixed seconds to probe one resident segment, beside a table over its rows.
 
     From two batches of as many rows, for all segments, which are resident, and for one of them.
     """

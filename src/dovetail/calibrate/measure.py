@@ -45,7 +45,7 @@ def calibrate(
     """Unit costs of this machine: medians with their quartiles.
 
     Pages are measured in `directory`, by default where joins spill. Rows through Spark are measured in the session that
-    runs, or in one that is started and stopped again. What cannot be measured stays typical and has a note.
+    runs, or in one that is started and stopped again. Costs that cannot be measured keep typical values, with a note.
     """
     effort = QUICK if quick else THOROUGH
     place = directory or spill_directory()

@@ -1,8 +1,8 @@
 """Measures pages on the disk that joins spill to: random reads, sequential reads, writes.
 
-Reads are timed on a file that was dropped from the system's page cache before every pass; whether dropping works in the
-directory is found out first, where the system can tell. A disk or hypervisor may cache below that, which no program can
-see.
+Reads are timed on a file that was dropped from the system's page cache before every pass; the system is first asked
+whether dropping works in the directory, if it can report that. A disk or hypervisor may have caches of its own, which a
+program cannot see.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def repeated(work: Callable[[], float], repeats: int) -> Cost:
-    """The cost from `repeats` calls, each of which returns seconds per unit, after one call to warm up."""
+    """The cost from `repeats` calls, after one call to warm up; each call returns seconds per unit."""
     work()
     return cost_of([work() for _ in range(repeats)])
 

@@ -42,9 +42,9 @@ def run(
     ] = None,
     page: Annotated[Path | None, typer.Option(help="Write the page of the whole run to this HTML file.")] = None,
 ) -> None:
-    """Run a pipeline; Ctrl-C stops it cleanly, and the same command goes on where it was.
+    """Run a pipeline; Ctrl-C stops it cleanly, and the same command continues from there.
 
-    Exit codes: 0 when it ended or was stopped, 2 when it failed, 130 when a second Ctrl-C did not let it finish.
+    Exit codes: 0 when it ended or was stopped, 2 when it failed, 130 after a second Ctrl-C.
     """
     from dovetail.errors import PlanError
     from dovetail.pipeline.file.read import read_pipeline

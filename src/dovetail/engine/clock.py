@@ -63,7 +63,8 @@ class VirtualClock:
 
 
 def queued_ns() -> int:
-    """Nanoseconds for which this thread was ready to run but had no processor; 0 where the system does not tell."""
+    """Nanoseconds for which this thread was ready to run but had no processor; 0 where the system does not report
+    it."""
     try:
         file = os.open("/proc/thread-self/schedstat", os.O_RDONLY | os.O_CLOEXEC)
     except OSError:

@@ -1,7 +1,7 @@
 """Rows of both sides of a join in one stream of batches, as an exchange delivers them to a task.
 
-A batch has a column that tells the side of a row, one that tells its partition, and places for the columns of both
-sides. Columns of one type may share a place, so that a row is little wider than those of its own side.
+A batch has a column with the side of a row, one with its partition, and places for the columns of both sides. Columns
+of one type may share a place, so that a row is little wider than a row of its own side.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Columns = Mapping[str, str]
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Where the columns of both sides are, and the places of pairs of columns that were to share one, in order."""
+    """The places of the columns of both sides, and of the pairs of columns that share a place, in order."""
 
     left: Columns
     right: Columns
@@ -33,10 +33,9 @@ class Places:
 
 
 class Delivery:
-    """Batches on their way to an operator: those of each side apart, and the memory of the one in hand counted.
-
-    Spark hands over whole Arrow batches. `share` of the budget at most is kept free for the one in hand; what a batch
-    has beyond that is Spark's memory, and reported.
+    """Delivers batches to an operator: separates the rows of each side, and counts the memory of the current batch.
+    Spark passes whole Arrow batches. At most `share` of the budget is kept free for the current batch; memory of a
+    batch beyond that is Spark's, and reported.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Delivery:
         self._peak = 0
 
     def take(self, batch: pa.RecordBatch, piece_bytes: int | None = None) -> Iterator[pa.RecordBatch]:
-        """The batch in pieces of about so many bytes, each while the batch is in hand."""
+        """The batch in pieces of about `piece_bytes` bytes; the batch stays charged until the last piece is used."""
         size = nbytes(batch)
         self._peak = max(self._peak, size)
         self._held.resize(min(size, self.room))
@@ -77,7 +76,7 @@ class Delivery:
             yield side, rows if len(chosen) == batch.num_rows else rows.take(pa.array(chosen)), chosen
 
     def record(self, metrics: Metrics, budget: MemoryBudget) -> None:
-        """Write the rows of each side that has some, the largest batch and the peak of the memory into the metrics."""
+        """Record the rows of each side that has some, the largest batch and the peak of the memory."""
         for side, rows in self.rows.items():
             if rows:
                 metrics.add("placed", rows, side=side, per_task=True)

@@ -160,7 +160,7 @@ class KeyEncoder:
         return self._codes(columns, adding=False)
 
     def close(self) -> None:
-        """Forget every value and release the memory."""
+        """Drop every value and release the memory."""
         for part in self._parts:
             part.clear()
         for fold in self._folds:

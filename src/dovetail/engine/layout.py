@@ -64,7 +64,7 @@ def join_layout(
 
 
 def check_columns(schema: pa.Schema, names: Iterable[str], side: str, argument: str | None = None) -> None:
-    """Raise a `PlanError` that names what is missing and what is there."""
+    """Raise a `PlanError` that names the missing and the existing columns."""
     missing = [name for name in names if name not in schema.names]
     if missing:
         raise PlanError(f"{side} input has no column {missing}; it has {schema.names}.", argument=argument)

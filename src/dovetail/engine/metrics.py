@@ -69,7 +69,7 @@ class _Task:
 class Metrics:
     """Counters, peaks and timers of one task, and of every task merged into it.
 
-    Counters and timers of several tasks add up and remember the largest task; peaks keep the maximum. Where a counter
+    Counters and timers of several tasks add up and keep the largest task; peaks keep the maximum. Where a counter
     was added with `per_task=True` the value of every task is kept, for the skew. Merging is associative and
     commutative, and survives JSON and pickle. Notes are remarks for readers of the numbers, such as that a device was
     simulated. Not for concurrent use: one object per operator.
@@ -94,7 +94,7 @@ class Metrics:
         self._own.record(Entry(name, side, "counter", unit, n, n, (n,) if per_task else None))
 
     def peak(self, name: str, n: int, side: str | None = None, unit: str = "bytes") -> None:
-        """Remember `n` if it is the largest so far."""
+        """Record `n` if it is the largest so far."""
         n = int(n)
         self._own.record(Entry(name, side, "peak", unit, n, n))
 
@@ -207,7 +207,7 @@ class Metrics:
 
     @classmethod
     def from_json(cls, text: str) -> Metrics:
-        """The metrics that `to_json` wrote; merging into or from them gives what the originals would have given."""
+        """The metrics that `to_json` wrote; they merge as the originals would."""
         metrics = cls()
         try:
             body = json.loads(text)
@@ -237,7 +237,7 @@ def _check_same_kind(one: Entry, other: Entry) -> None:
 
 
 def _both_or_neither(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple[int, ...] | None:
-    # Sorted, so that merging in any order gives the same bytes. A task that did not keep the value spoils the skew.
+    # Sorted, so that merging in any order gives the same bytes. There is no skew if a task did not keep the value.
     return None if one is None or other is None else tuple(sorted(one + other))
 
 

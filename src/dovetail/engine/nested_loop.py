@@ -140,7 +140,7 @@ class NestedLoopOperator(OperatorBase):
     def _matches(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Iterator[tuple[_Rows, _Rows]]:
         """Row numbers of matching pairs, a bounded number of pairs tried at a time."""
         lefts, rights = self._compared(left, 0), self._compared(right, 1)
-        # Two row numbers, the gathered values, and as much again for what the test makes of them.
+        # Two row numbers, the gathered values, and as much again for the intermediate results of the test.
         pair_bytes = 2 * (16 + _widest_row(lefts) + _widest_row(rights))
         at_once = max(1, self._share // pair_bytes)
         for start in range(0, left.num_rows * right.num_rows, at_once):

@@ -49,15 +49,15 @@ class Operator(Protocol):
         ...
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take one batch of a side and give the answers it makes possible now."""
+        """Take one batch of a side; yields the results that are now possible."""
         ...
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Do deferred work while all inputs pause; return promptly once `until()` says that input is back."""
+        """Do deferred work while all inputs pause; return promptly once `until()` says that input resumes."""
         ...
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Give everything still owed; all inputs have ended."""
+        """Yields all owed results; all inputs have ended."""
         ...
 
     def close(self) -> None:
@@ -75,7 +75,7 @@ class Drains(Protocol):
     """The capability to produce all owed results without ending."""
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """All results that are owed to the rows pushed so far; more rows may follow."""
+        """Yields all owed results of the rows pushed so far; more rows may follow."""
         ...
 
 
@@ -83,7 +83,7 @@ class Snapshots(Protocol[S_co]):
     """The capability to be stored between two pushes."""
 
     def snapshot(self) -> S_co:
-        """Everything that later results depend on; the operator goes on as before."""
+        """Everything that later results depend on; the operator is unchanged."""
         ...
 
 
@@ -104,7 +104,7 @@ class Retires(Protocol):
 
 
 class Resizes(Protocol[M_contra]):
-    """The capability to go on with another budget, or another split of it."""
+    """The capability to continue with another budget, or another split of it."""
 
     def resize(self, sizes: M_contra, /) -> Iterator[pa.RecordBatch]:
         """Adopt the sizes; returns results of rows that no longer fit."""
@@ -153,15 +153,15 @@ class OperatorBase(ABC):
 
     @abstractmethod
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take one batch of a side and give the answers it makes possible now."""
+        """Take one batch of a side; yields the results that are now possible."""
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Nothing: there is no deferred work unless a subclass says so."""
+        """Nothing: a subclass with deferred work overrides this."""
         return iter(())
 
     @abstractmethod
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Give everything still owed; all inputs have ended."""
+        """Yields all owed results; all inputs have ended."""
 
     def close(self) -> None:
         """Close what this operator owns and record the peak of its memory."""

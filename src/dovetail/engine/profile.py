@@ -57,8 +57,8 @@ class Profile:
     `probe`, `insert`, `evict`: one tuple in a hash table. `emit`: one result row gathered into a batch. `compare`: one
     predicate on two rows in a kernel. `sort`: one row and one level, so that n rows cost n * log2(n) of them.
     `python_to_jvm_row` and `shuffle_row`: one row of some eight columns. Pages by size, of a file outside the cache.
-    `segment_load` and `segment_visit`: a segment of master data in a round of loads beside its read, and one in memory
-    that rows meet, beside a table over it.
+    `segment_load` and `segment_visit`: the fixed cost of a segment of master data, in a round of loads beside its
+    read, and of one in memory that rows probe, beside a table over it.
     """
 
     page_read_random: tuple[PageCost, ...] = _typical_pages(100e-6, 500e6)
@@ -84,7 +84,7 @@ class Profile:
 
     @property
     def measured(self) -> bool:
-        """Whether these figures come from a machine, and not from this file."""
+        """Whether these figures were measured, and are not the typical ones of this file."""
         return self.measured_at is not None
 
     def age_days(self, now: datetime | None = None) -> float | None:

@@ -2,8 +2,8 @@
 
 Spill files must not outlive their process. Spark stops a cancelled task's worker with SIGKILL, and ends its workers
 without running exit handlers. So each process keeps its files in one directory that it holds a file lock on: the next
-process that makes such a directory removes those whose lock is free. A lock, and not a look at the process table,
-because containers with process tables of their own may share a disk.
+process that makes such a directory removes those whose lock is free. A lock is used, not the process table, because
+containers with separate process tables may share a disk.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def borrow(base: Path) -> ProcessDirectory:
 
 
 def give_back(directory: ProcessDirectory) -> None:
-    """Note that one file of the directory was removed; the directory is removed with the last one."""
+    """Record that one file of the directory was removed; the directory is removed with the last one."""
     with _guard:
         directory.files -= 1
         if directory.files == 0 and directory.pid == os.getpid():
@@ -200,12 +200,12 @@ _REMEDY = "point spark.local.dir (or SPARK_LOCAL_DIRS, or spill_dir) to a direct
 class SpillFile:
     """An append-only file of Arrow batches ("blocks") of one schema; every block can be read without the others.
 
-    Counts are exact: `bytes_written` is the size of the file. Nothing touches the disk before the first append. Reading
-    is allowed while appending goes on. The file is removed on close, on any error of the disk, when the object is
+    Counts are exact: `bytes_written` is the size of the file. Nothing touches the disk before the first append.
+    Reading is allowed between appends. The file is removed on close, on any error of the disk, when the object is
     garbage, when the program ends, and after a kill by the next process that spills in the same place. Appending holds
     one serialised copy of the batch for as long as it writes.
 
-    A disk that is full or refuses is a `ConfigError`, after which the file is gone. For one thread at a time.
+    A full disk or an I/O error is a `ConfigError`, after which the file is removed. For one thread at a time.
     """
 
     def __init__(self, schema: pa.Schema, directory: Path | None = None, name: str = "spill") -> None:

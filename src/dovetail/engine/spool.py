@@ -20,8 +20,8 @@ _BYTES = pa.schema([("bytes", pa.large_binary())])
 class Spool:
     """The rows of one side as blocks of about `block_bytes` (or of one row), which can be read any number of times.
 
-    Small batches are put together until they make a block. Rows stay in memory until `memory` refuses; then all of them
-    move to a spill file and later ones follow. The block being made, and a block from disk while it is in use, are
+    Small batches are put together until they make a block. Rows stay in memory until `memory` is exhausted; then all
+    of them, and all later ones, go to a spill file. The block being made, and a block from disk while it is in use, are
     charged to `reading`; a row that it cannot hold is a `BudgetExceeded`.
     """
 
@@ -103,7 +103,7 @@ class Spool:
 
 
 class HeldBytes:
-    """Byte strings, of which at most `limit` bytes stay in memory (all if None); later ones go to a spill file."""
+    """Byte strings; at most `limit` bytes stay in memory (all if None), later ones go to a spill file."""
 
     def __init__(self, limit: int | None, directory: Path | None = None, name: str = "bytes") -> None:
         self._limit, self.held = limit, 0

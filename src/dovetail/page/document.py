@@ -69,7 +69,7 @@ COMPONENTS: list[Component] = ["bokeh", "bokeh-widgets"]
 def freeze(watch: Watch, path: str | os.PathLike[str]) -> Path:
     """Write the page as it is now to one HTML file that needs neither a server nor the internet; its path.
 
-    An existing file is replaced. The file does not follow a run that goes on, and says so.
+    An existing file is replaced. The file does not follow a run that is still active, and says so.
     """
     target = Path(path)
     try:

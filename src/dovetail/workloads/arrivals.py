@@ -1,4 +1,4 @@
-"""When rows arrive, in virtual time: evenly, as a Poisson process with source delays, or in bursts."""
+"""Arrival times of rows, in virtual time: evenly, as a Poisson process with source delays, or in bursts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Arrivals(Protocol):
     """A process that gives every row number its time; times never decrease."""
 
     def times_us(self, seed: int, purpose: str, block: int, n: int, rows: int) -> I64:
-        """Microseconds from the start, for the first n rows of one block of a stream of so many rows."""
+        """Microseconds from the start, for the first n rows of one block of a stream of `rows` rows."""
         ...
 
 
@@ -67,7 +67,7 @@ class Poisson:
     def _undelayed(self, seed: int, purpose: str, block: int) -> F64:
         """A block of a Poisson process takes a Gamma-distributed time, whatever the relative gaps inside it are.
 
-        So one draw for each earlier block tells where this one starts, and the blocks themselves stay independent.
+        So one draw for each earlier block gives the start of this one, and the blocks themselves stay independent.
         """
         spans = _block_spans(seed, purpose, 1 << block.bit_length())
         gaps = generator(seed, f"{purpose} gaps", block).standard_exponential(BLOCK_ROWS)
@@ -135,7 +135,7 @@ def switch_times(seed: int, purpose: str, source: int, until: int) -> F64:
 
 
 def _steps_for(seed: int, purpose: str, sources: int, rows: int) -> tuple[I64, I64]:
-    """Counts and running totals of enough steps to give so many rows."""
+    """Counts and running totals of enough steps for `rows` rows."""
     steps = 1024
     while True:
         counts, totals = _totals(seed, purpose, sources, steps)

@@ -166,7 +166,7 @@ _TEN = Fixed(10)
 class LambdaIntervals(Workload):
     """Rows `id`, `start`, `end`: at every instant of the range, `rate` intervals of each class (rate, duration) begin.
 
-    Sorted by start. With `padding`, a text `filler` of so many bytes (0, 222 or 2222 in the experiments).
+    Sorted by start. With `padding`, a text `filler` of that many bytes (0, 222 or 2222 in the experiments).
     Reference: Carman 2020, 3.4; mixtures of classes are the complex sets of 4.4.6; docs/algorithms/interval.md, 5.2.
     """
 

@@ -56,8 +56,8 @@ def split_options(
 ) -> tuple[Workload, dict[str, object]]:
     """The workload that the options describe, and those of them that say how to read it.
 
-    Upper and lower case and underscores do not matter: "tupleBytes" is tuple_bytes. An option that nobody knows, or a
-    text that does not fit, is a `PlanError`.
+    Upper and lower case and underscores do not matter: "tupleBytes" is tuple_bytes. An unknown option, or a text that
+    does not fit, is a `PlanError`.
     """
     hints = {name: kind for name, kind in get_type_hints(maker).items() if name in inspect.signature(maker).parameters}
     known = {_plain(name): name for name in (*hints, *reading)}

@@ -214,7 +214,7 @@ class Relation(Workload):
 
 
 class RelationSet(NamedTuple):
-    """What the varied quantity x of a set means, its default, and the key law of each side."""
+    """The meaning of a set's varied quantity x, its default, and the key law of each side."""
 
     x_means: str
     x: float

@@ -42,7 +42,7 @@ def price_cents(products: I64, seed: int) -> I64:
 
 @dataclass(frozen=True, slots=True)
 class _Shop(Workload):
-    """What the four tables of a shop have in common; those of the same seed, products, days and orders fit together."""
+    """The common part of the four tables of a shop; tables of the same seed, products, days and orders fit together."""
 
     rows: int = 100_000
     products: int = 2_000
@@ -214,7 +214,7 @@ _SCHEMA = pa.schema(
 class PriceLists:
     """Offers of `suppliers` over `months`, `offers` in a list, for products 1 to `products` of the shop of that seed.
 
-    A price is 60 to 100 % of what the shop asks; a supplier states all its prices in one currency.
+    A price is 60 to 100 % of the shop's price; a supplier states all its prices in one currency.
     """
 
     suppliers: int = 4
@@ -229,7 +229,7 @@ class PriceLists:
         require_seed(self.seed)
 
     def table(self) -> pa.Table:
-        """What the files hold: supplier, month, product_id, currency, cents, stock."""
+        """The content of the files: supplier, month, product_id, currency, cents, stock."""
         lists = [self._list(s, m) for s in range(self.suppliers) for m in range(self.months)]
         return pa.concat_tables(lists)
 
@@ -264,7 +264,7 @@ def _supplier(number: int) -> str:
 
 
 def _document(offers: pa.Table) -> str:
-    """One list, put together column by column."""
+    """One list, formatted column by column."""
     cents = offers["cents"]
     rest = pc.subtract(cents, pc.multiply(pc.divide(cents, 100), 100))
     body = pc.binary_join_element_wise(

@@ -28,16 +28,16 @@ from dovetail.workloads.streams import master, zipf_stream
 
 
 class Pace(Protocol):
-    """Tells how far a stream has come."""
+    """The pace of a stream: how many rows have arrived."""
 
     def arrived(self, first: int, seconds: float) -> int:
-        """Rows that have arrived so long after row `first` did; a stream that starts again goes on from its row."""
+        """Rows that have arrived `seconds` after row `first`; a restarted stream continues from its row."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class AtOnce:
-    """All rows are there from the start."""
+    """All rows are available from the start."""
 
     rows: int
 
@@ -48,19 +48,19 @@ class AtOnce:
 
 @dataclass(frozen=True, slots=True)
 class Steady:
-    """So many rows a second."""
+    """A fixed number of rows a second."""
 
     rows: int
     rows_per_second: float
 
     def arrived(self, first: int, seconds: float) -> int:
-        """The share of the time."""
+        """Rows in proportion to the time."""
         return min(self.rows, first + int(seconds * self.rows_per_second))
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """At the times of an arrival process, which the seed fixes."""
+    """Rows at the times of an arrival process, which the seed fixes."""
 
     rows: int
     arrivals: Arrivals
@@ -70,8 +70,8 @@ class Drawn:
     def arrived(self, first: int, seconds: float) -> int:
         """Every row whose time is not after that of row `first` plus the time since.
 
-        Blocks that have arrived whole since `first` are not drawn again, so asking costs the same however long the
-        stream has run.
+        Blocks that have arrived whole since `first` are not drawn again, so the cost of a call does not depend on how
+        long the stream has run.
         """
         if first >= self.rows:
             return self.rows
@@ -100,8 +100,8 @@ class Drawn:
 
 
 READING: dict[str, type] = {"partitions": int, "rows_per_batch": int, "rows_per_second": float, "pace": str}
-"""Options of every source: tasks per read, and for streams the largest micro-batch and the rate in real time: so many
-rows a second, or the pace of an arrival process, for instance "bursty(100000, 8)" or "poisson(500, 10, 0.3)"."""
+"""Options of every source: tasks per read, and for streams the largest micro-batch and the rate in real time: rows per
+second, or the pace of an arrival process, for instance "bursty(100000, 8)" or "poisson(500, 10, 0.3)"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ class Reading:
         if self.pace and self.rows_per_second:
             raise PlanError("rows_per_second and pace both say when rows arrive. Leave one of them out.")
         if self.pace:
-            parse_arrivals(self.pace)  # a process that nobody knows is told at once
+            parse_arrivals(self.pace)  # an unknown process is an error at once
 
     def pace_of(self, workload: Workload) -> Pace:
         """When the rows of the workload arrive in a stream."""
@@ -221,7 +221,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"row": self._arrived(0) if self.began else self.pace.arrived(0, 0.0)}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
-        """A run to the end takes no notice of the rate."""
+        """A run to the end ignores the rate."""
         self.pace = AtOnce(self.workload.rows)
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Rows]:

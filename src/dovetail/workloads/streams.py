@@ -107,7 +107,7 @@ class Master(Workload):
 
     `order` "key" sorts by key, nulls first. "frequency" puts the most popular key first, as a scattered `ZipfStream` of
     the same seed and domain draws them; for a stream that is not scattered, the order of keys is that of frequency.
-    "shuffled" is neither. `missing` and `duplicates` are the shares of keys that are not there, or there twice; `nulls`
+    "shuffled" is neither. `missing` and `duplicates` are the shares of keys that are absent, or occur twice; `nulls`
     is the share of rows with a null key. All three orders hold the same rows. Unless these shares are set, keys are
     unique and none is missing. Fewer rows are a prefix of more only in the order of keys.
     """

@@ -68,7 +68,8 @@ class Weather:
         return pa.table([*columns, *places.T], names=names)
 
     def readings(self, station: int | None = None, year: int | None = None) -> pa.Table:
-        """What the files hold (of one station or year if given): station, date, data_type, value, in that order."""
+        """The content of the files (of one station or year if given): station, date, data_type, value, in that
+        order."""
         stations = range(self.stations) if station is None else [station]
         years = range(self.first_year, self.first_year + self.years) if year is None else [year]
         return pa.concat_tables([self._station_year(s, y) for s in stations for y in years])
@@ -149,7 +150,7 @@ def _parts(table: pa.Table, n: int) -> Iterator[pa.Table]:
 
 
 def _sensor_document(readings: pa.Table) -> str:
-    """Every reading is put together column by column, so a large collection takes no Python step per reading."""
+    """Readings are formatted column by column, so that a large collection takes no Python step per reading."""
     none = "<attribute></attribute>"
     flags = f"<attributes>{none}{none}<attribute>W</attribute>{none}</attributes>"
     data = pc.binary_join_element_wise(

@@ -171,7 +171,7 @@ class ZipfKeys:
     """Keys first_key .. first_key + domain - 1 under a Zipf law.
 
     Rank 1 is the smallest key, unless `scattered`: then ranks are spread over the domain by a bijection that depends on
-    the seed. With `drift_rows` another bijection takes over after every so many rows: what was popular no longer is.
+    the seed. With `drift_rows` the bijection changes after every `drift_rows` rows, so that other keys become popular.
     With `absent`, that share of the rows carries a negative key, which no master has.
     """
 

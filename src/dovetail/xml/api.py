@@ -39,29 +39,28 @@ def xquery(spark: SparkSession, query: str, request: Request) -> DataFrame:
     Args:
         spark: The session.
         query: The text of the query.
-        collections: Where the collections that the query names lie: a directory (all .xml and .xml.gz below it), a
-            file or a glob, local or on any file system that both Hadoop and Arrow know. Their documents come in the
+        collections: The locations of the collections that the query names: a directory (all .xml and .xml.gz below it),
+            a file or a glob, local or on any file system that both Hadoop and Arrow know. Their documents come in the
             order of their names.
         variables: Values of the query's external variables by name: strings, numbers, booleans, dates, or lists.
         output: "items" gives one column, `item`, with one serialised item a row. "columns" gives one typed column for
             each atom of the sequence that `return` gives, one row a tuple.
         on_error: "fail", or "skip": malformed files are left out as a whole and counted in the metrics.
-        partitions: Into how many tasks the files of a collection are packed; by default as many as run at once, more
-            if a task would get more than 128 MB.
-        memory: The budget of each task to scan a file: the largest matching element must fit into it. Also what the
-            last task may hold of rows from other tasks, where a query has one (`explain` says so).
+        partitions: The number of tasks that read a collection; by default as many as run at once, more if a task would
+        get more than 128 MB.
+        memory: The budget of each task to scan a file: the largest matching element must fit into it. Also the limit
+        for rows of other tasks in the last task, if a query has one (`explain` says so).
         context: The place of one XML file: its document is the context item of the query, `.`, from which paths like
             `/a/b` and `//c` start.
-        route: How the query runs: auto, or a slower way that must give the same: tuples (every element is built) or
-            one_task (nothing is divided).
+        route: How the query runs: auto, or a slower way with the same result: tuples (every element is built) or
+        one_task (nothing is divided).
 
     Returns:
-        The answer. Nothing is read before an action but the list of the files.
+        The answer. Before an action, only the list of the files is read.
 
     Raises:
-        XQueryError: for a wrong query, with its W3C code, line and column; for what goes wrong in a task, out of the
-            action that met it.
-        PlanError: for a collection without files, an unknown option or variable.
+        XQueryError: for a wrong query, with its W3C code, line and column; for an error in a task, raised by the
+        action. PlanError: for a collection without files, an unknown option or variable.
 
     >>> from pathlib import Path
     >>> _ = Path(f"{place}/books.xml").write_text("<books><book>Emma</book><book>Ulysses</book></books>")
@@ -85,7 +84,7 @@ def plan_xquery(spark: SparkSession, query: str, request: Request) -> XQueryPlan
 
 @deep_stack()
 def make_plan(spark: SparkSession, query: str, request: Request) -> XQueryPlan:
-    """The plan of a query; nothing is read but the list of its files."""
+    """The plan of a query; only the list of its files is read."""
     item = None if request.context is None else _document(spark, request.context)
     module, rewriting = _rewritten(query, item)
     plan, row = rewriting.plan, Row()
@@ -101,7 +100,7 @@ def make_plan(spark: SparkSession, query: str, request: Request) -> XQueryPlan:
 
 @functools.lru_cache(maxsize=128)
 def _rewritten(query: str, context: str | None) -> tuple[Module, Rewriting]:
-    """A query and its plans, which depend on nothing but these texts: asked again, it is not planned again."""
+    """A query and its plans, which depend on these texts only and are cached."""
     module = parse(query)
     check_module(module)
     return module, rewrite(normalise(module, context))

@@ -1,4 +1,4 @@
-"""A planned query on Spark: what `explain` prints, the DataFrame that `frame` gives, and what it measured.
+"""Plans a query on Spark: its explanation, its DataFrame, and its metrics.
 
 Parts of the plan become DataFrames: scans by tasks over files, joins and aggregates by Spark where it can compute them.
 """
@@ -78,7 +78,7 @@ from dovetail.xml.syntax.tree import deep_stack
 
 @dataclass(frozen=True, slots=True)
 class XQueryPlan:
-    """A query that is planned but not run: `frame` gives the lazy DataFrame, `explain` says how it comes about.
+    """A query that is planned but not run: `frame` returns the lazy DataFrame, `explain` describes how it is computed.
 
     >>> dovetail.plan_xquery(spark, "1 to 3").frame().count()
     3
@@ -98,7 +98,7 @@ class XQueryPlan:
         return self._built()[0]
 
     def metrics(self) -> Metrics:
-        """What the last run measured: files, bytes, matching subtrees, skipped files."""
+        """The metrics of the last run: files, bytes, matching subtrees, skipped files."""
         together = Metrics()
         for sink in self.sinks:
             together.merge(sink.collect())
@@ -147,7 +147,7 @@ class XQueryPlan:
             f"over at most {format_bytes(self.job.memory)} of rows"
         )
         frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
-        # What Spark aggregated is one partition already; a shuffle would be one stage more.
+        # An aggregate of Spark has one partition already; a shuffle would add a stage.
         one = frame.coalesce(1) if all(isinstance(one, SentDoubles) for one in sent) else frame.repartition(1)
         task = partial(run_rest, LastTask(self.job.without_files(), division.rest, tuple(sent), self.row))
         return _mapped(one.sortWithinPartitions(CUT, "o"), task, self.row.schema)
@@ -166,7 +166,7 @@ _LAST = {Order: "order by", GroupBy: "group by", Join: "a join"}
 
 
 def _done_last(rest: DistributeResult) -> str:
-    """What of the plan one task must do, if it takes all tuples together."""
+    """The operators that one task must run, if they need all tuples together."""
     kinds = {type(operator) for operator in operators(rest)}
     found = [name for kind, name in _LAST.items() if kind in kinds]
     return f": {', '.join(found)}" if found else ""
@@ -181,7 +181,7 @@ def _spark_plan(frame: DataFrame) -> str:
 
 
 BROADCAST_BYTES = 16 << 20
-"""The files of a side are at most this large: every task of a join gets all of it."""
+"""The largest size of a side's files for a broadcast join."""
 HASHED_BYTES = 96 << 20
 """Bytes of files for each partition of a shuffle up to which it is joined in memory; beyond, both sides are sorted."""
 _DOUBLE = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
@@ -210,7 +210,7 @@ class Rows:
 
 @dataclass(slots=True)
 class Builder:
-    """Makes DataFrames of parts, and notes how each of them is executed."""
+    """Makes DataFrames of parts, and records how each of them is executed."""
 
     spark: SparkSession
     job: Job
@@ -222,7 +222,7 @@ class Builder:
     _scans: int = 0
 
     def rows(self, part: Part, wanted: Wanted) -> Rows:
-        """What is wanted of a part."""
+        """The required rows of a part."""
         return self._scan(part, wanted) if isinstance(part, ScanPart) else self._join(part, wanted)
 
     # --- scans
@@ -256,7 +256,7 @@ class Builder:
         self.notes.append(f"{head}, {way} ({work.why}){tested}")
 
     def _sink(self) -> MetricsSink:
-        """A sink for each scan: reports of one partition number are told apart by nothing else."""
+        """A sink for each scan: reports of different scans may have equal partition numbers."""
         self._scans += 1
         if len(self.sinks) < self._scans:
             self.sinks.append(MetricsSink(self.spark))
@@ -365,7 +365,8 @@ def each_key(frame: DataFrame, side: str, many: list[int]) -> DataFrame:
 
 
 def _met(n: int, many: bool) -> str:
-    """When the n-th keys of two rows meet. Rows that have several keys in common meet at the smallest of them only."""
+    """The condition on the n-th keys of two rows. Rows that share several keys are paired at the smallest of them
+    only."""
     if not many:
         return f"k{n} = j{n}"
     few = f"size(k{n}) = 1 or size(j{n}) = 1"
@@ -404,7 +405,7 @@ def double_of(text: Column) -> Column:
 
 
 def _smallest(value: Column) -> Column:
-    """NaN if there is one: Spark takes it for the largest number, XQuery for the answer."""
+    """NaN if there is one: in Spark NaN is the largest number, in XQuery it is the result."""
     return F.when(F.max(F.isnan(value)), F.lit(float("nan"))).otherwise(F.min(value))
 
 

@@ -22,9 +22,9 @@ from dovetail.spark.frames import RESERVED, parallelism, quoted, unquoted
 from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, row_bytes
 from dovetail.spark.task import MetricsSink
 
-SMALL_BYTES = 4 << 20  # inputs that Spark thinks smaller than this are not sampled
-SAMPLED_BYTES = 64 << 20  # of a larger input about so much is looked at for a sample
-CELL_ROOM = 1.5  # cells are not equal: as many are made as would hold so many times the rows
+SMALL_BYTES = 4 << 20  # inputs that Spark estimates smaller are not sampled
+SAMPLED_BYTES = 64 << 20  # bytes of a larger input that are read for a sample
+CELL_ROOM = 1.5  # cells are not equal: there is room for this many times the rows
 _AT = f"{RESERVED}matched"
 
 
@@ -69,7 +69,7 @@ class AsofPlan:
         return met.join(self.right.pruned(theirs).frame, F.expr(same), self.request.how)
 
     def explain(self) -> str:
-        """What is joined, how, and where rows go."""
+        """The join, its algorithm, and the placement of rows."""
         request = self.request
         on = request.on.left if request.on.left == request.on.right else f"{request.on.left}={request.on.right}"
         keys = ", ".join(k.left if k.left == k.right else f"{k.left}={k.right}" for k in request.keys) or "none"
@@ -85,7 +85,7 @@ class AsofPlan:
         return "\n".join([*lines, *self.way.explain()])
 
     def metrics(self) -> Metrics:
-        """What the last run measured: rows placed, matched, spilled, and memory; nothing of the window functions."""
+        """The metrics of the last run: rows placed, matched, spilled, and memory; none for window functions."""
         return Metrics().merge(self.sink.collect())
 
 
@@ -97,15 +97,15 @@ def asof_join(left: DataFrame, right: DataFrame, request: Request) -> DataFrame:
         left: The rows that are looked up.
         right: The rows that are found.
         on: The time column, by one name or as (left name, right name): a number, decimal, date, timestamp, time or
-            day-time interval; both inputs meet in Spark's common type. Null and NaN match nothing. Both times are in
-            the result, the right one with a suffix if they have one name.
+            day-time interval; both inputs are cast to Spark's common type. Null and NaN match nothing. Both times are
+            in the result, the right one with a suffix if they have one name.
         by: Equality keys: "k", ["k"] or [("left_k", "right_k")]. Null keys match nothing. A key given by one name
             appears once in the result.
         direction: backward (the last right row at the time or before it), forward (the first one at it or after it) or
             nearest; of two that are equally near the earlier one, as in pandas.
         tolerance: The largest distance that still matches, itself included: a number, and for dates and times a
             timedelta, text such as "10 min", or seconds. None for any distance.
-        allow_exact: Whether a right row at the very same time matches.
+        allow_exact: Whether a right row at exactly the same time matches.
         ties: Which of several right rows at one time is taken. "any": one of them, the same in every run of the same
             call; "all": each of them, a row of the result for each; ("first", columns) or ("last", columns): the first
             or last by these right columns, nulls first.
@@ -113,13 +113,13 @@ def asof_join(left: DataFrame, right: DataFrame, request: Request) -> DataFrame:
         algorithm: index (tasks look left rows up in sorted right rows), window (union and window functions of Spark's,
             for types that only Spark has), or auto.
         memory: The budget of each task. Rows that do not fit are spilled.
-        partitions: Into how many partitions rows are exchanged; by default as many as make them fit the budget.
+        partitions: The number of partitions of the exchange; by default enough to make each fit the budget.
         columns: The output columns wanted, in order.
         suffixes: Added to left's and right's names where both have the same one.
 
     Returns:
-        left's columns, then right's. Planning samples inputs that are not small by one job; `plan_asof_join` shows
-        what it led to.
+        left's columns, then right's. Planning samples inputs that are not small by one job; `plan_asof_join` shows the
+        resulting plan.
 
     Raises:
         PlanError: for a request that cannot be right, before any job starts.

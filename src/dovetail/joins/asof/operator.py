@@ -1,9 +1,8 @@
-"""The as-of join as a value, and inside one task and one budget: left rows looked up in an index of the right rows.
-
-Both sides are kept as they come, in memory while it lasts and on disk from then on. At the end the right rows are
-indexed and left rows stream past the index. Right rows that do not fit are cut into pieces by boundaries in the order
-of (hash of the keys, time), left rows likewise, and each piece is joined alone; the last right row before a boundary,
-or the first one after it, goes along to the piece that needs it.
+"""The as-of join as a specification, and as an operator in one task and one budget: left rows probe an index of the
+right rows. Both sides are collected, in memory while it lasts and on disk from then on. At the end the right rows are
+indexed and left rows probe the index. Right rows that do not fit are cut into pieces by boundaries in the order of
+(hash of the keys, time), left rows likewise, and each piece is joined alone; the last right row before a boundary, or
+the first one after it, is copied to the piece that needs it.
 Reference: docs/algorithms/asof.md, 2 and 3.
 """
 
@@ -38,7 +37,7 @@ Tie = Literal["any", "first", "last"]
 
 @dataclass(frozen=True, slots=True)
 class AsofJoin:
-    """The right row of each left row that is last before it (or next after it, or nearest) among those of its keys.
+    """Matches each left row with the last right row before it (or next after it, or nearest) among those of its keys.
 
     Every left row has at most one match. A null or NaN time and a null key match nothing. Of right rows at one time the
     `tie` decides: the first or the last by the columns `tie_order`, nulls first; rows that are still equal, and all
@@ -110,8 +109,8 @@ RIGHT_SHARE, LEFT_SHARE, KEYS_SHARE, ANSWER_SHARE = 1 / 2, 3 / 16, 1 / 8, 1 / 8
 """Of the budget: right rows being indexed, left rows that wait, distinct keys, answers; the rest is for blocks."""
 SAMPLE_ROWS = 4096  # right rows from which boundaries are chosen
 MOST_PIECES = 16
-BATCH_SHARE = 0.25  # of a task's budget at most is kept free for the batch in hand
-PIECE_ROOM = 1.5  # pieces are not equal: as many are made as would hold so many times the rows
+BATCH_SHARE = 0.25  # share of a task's budget that is kept free for the current batch, at most
+PIECE_ROOM = 1.5  # pieces are not equal: there is room for this many times the rows
 _LONGEST = 2**31 - 1  # bytes of text that one Arrow column can hold
 
 
@@ -139,7 +138,7 @@ class AsofOperator(OperatorBase):
         return max(1, min(int(self._limit * RIGHT_SHARE), _LONGEST))
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Keep the rows; left rows that can match nothing come out at once if they are part of the answer."""
+        """Keep the rows; left rows that cannot match are output at once if they are part of the answer."""
         if side not in self._on:
             raise OperatorError(f"an as-of join has no side {side!r}; it has left and right.")
         self.metrics.add("rows", batch.num_rows, side=side)
@@ -271,7 +270,7 @@ class AsofOperator(OperatorBase):
         return key_hashes(rows, self._by[side]), bound_codes(rows[self._on[side]])
 
     def _route(self, rows: _Rows, cuts: _Cuts, pieces: list[_Rows]) -> None:
-        """Write rows to their pieces, and close them; right rows are remembered where they must be carried."""
+        """Write rows to their pieces, and close them; right rows that must be carried are recorded."""
         for block in rows.read():
             hashes, times = self._codes(rows.side, block)
             if rows.side == "right":
@@ -338,7 +337,7 @@ class _Rows:
         return 2 * self.size + ROW_BYTES * self.rows
 
     def append(self, rows: pa.RecordBatch) -> None:
-        """Keep these rows, too."""
+        """Append these rows."""
         self.size += nbytes(rows)
         self._spool.append(rows)
 
@@ -372,7 +371,7 @@ class _Cuts:
         self._first: dict[int, pa.RecordBatch] = {}
 
     def carry(self, rows: pa.RecordBatch, hashes: I64, times: I64) -> None:
-        """Remember, for every boundary, the last right rows before it and the first ones after it, of its key."""
+        """Record, for every boundary, the last right rows before it and the first ones after it, of its key."""
         for cut in range(len(self.times)):
             here = hashes == self.hashes[cut]
             if not here.any():
@@ -402,7 +401,7 @@ class _Cuts:
         return [rows for rows in found if rows is not None]
 
     def close(self) -> None:
-        """Forget the rows."""
+        """Drop the rows."""
         self._last.clear()
         self._first.clear()
         self._held.close()
@@ -410,7 +409,7 @@ class _Cuts:
 
 @dataclass(frozen=True, slots=True)
 class AsofTask:
-    """What a task needs to know: the join, the places of the columns of both sides, and the budget."""
+    """The specification of a task: the join, the positions of the columns of both sides, and the budget."""
 
     spec: AsofJoin
     places: Places

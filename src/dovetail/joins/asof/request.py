@@ -1,4 +1,4 @@
-"""What a user asks of an as-of join, checked before anything touches Spark."""
+"""The options of an as-of join, checked before Spark is used."""
 
 from __future__ import annotations
 

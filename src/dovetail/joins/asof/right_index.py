@@ -1,4 +1,4 @@
-"""Right rows indexed by (key, time), one row for each, and the searches of left rows in it."""
+"""Indexes right rows by (key, time), one row for each, and looks left rows up in the index."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROW_BYTES = 96
 class RightIndex:
     """The right rows of an as-of join, sorted; of rows with equal key and time only the one that wins the tie.
 
-    All rows must be usable. Memory for the rows and `ROW_BYTES` for each is the caller's to reserve; distinct keys are
+    All rows must be usable. The caller reserves memory for the rows and `ROW_BYTES` for each; distinct keys are
     charged to `budget`, which may refuse (`BudgetExceeded`).
     """
 
@@ -99,7 +99,7 @@ class RightIndex:
         return np.where(np.where(chosen == before, far, near) <= self.spec.tolerance, chosen, -1)
 
     def _distances(self, entries: I64, times: pa.Array) -> AnyArray:
-        """How far each entry is from the time of its row; of no entry, anything."""
+        """The distance of each entry from the time of its row; undefined for no entry."""
         assert self._numbers is not None, "distances are kept where they are asked for"  # noqa: S101  (by _measures)
         mine, theirs = self._measured(times), self._numbers[np.maximum(entries, 0)]
         if mine.dtype.kind == "f":
@@ -135,7 +135,7 @@ def usable_rows(rows: pa.RecordBatch, on: str, by: list[str]) -> Bool:
 
 
 def key_hashes(rows: pa.RecordBatch, by: list[str]) -> I64:
-    """A hash of the keys of each row that depends on nothing else; 0 without keys."""
+    """A hash of the keys of each row; 0 without keys."""
     found: I64 | None = None
     for name in by:
         column = rows[name]
@@ -183,7 +183,7 @@ def _winners(spec: AsofJoin, rows: pa.RecordBatch, order: I64, same: Bool) -> np
 
 
 def _orders(spec: AsofJoin, rows: pa.RecordBatch, at: I64) -> list[pa.Array]:
-    """What decides between tied rows: the columns of the tie order, then all columns that have an order."""
+    """The columns that order tied rows: those of the tie order, then all columns that have an order."""
     names = [*spec.tie_order, *(name for name in rows.schema.names if name not in spec.tie_order)]
     columns: list[pa.Array] = []
     for name in names:

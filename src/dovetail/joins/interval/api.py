@@ -69,10 +69,9 @@ class IntervalPlan:
         return project(self.route.answer(left, right), left, right, self.request)
 
     def metrics(self) -> Metrics:
-        """What the last run measured: rows of each side as planned, rows placed in its cells, replication, and so on.
-
-        The operators and indexes count for themselves; of the native route Spark's own records tell. Before a run
-        there are the rows alone.
+        """The metrics of the last run: rows of each side as planned, rows placed in cells, replication, and so on.
+        Operators and indexes have their own counters; those of the native route come from Spark. Before a run there are
+        only the planned rows.
         """
         metrics = self.route.add_measured(self._planned())
         return metrics.exchanged("left", "right") if self.inputs.left.exchanged else metrics
@@ -85,10 +84,9 @@ class IntervalPlan:
         return Metrics().include(planned)
 
     def write_parquet(self, path: str, *, mode: str = "error", compression: str = "snappy") -> Metrics:
-        """Write the answer as Parquet files, made by the tasks that compute it, all or nothing; gives the metrics.
-
-        An inner join runs on the operators, which write what they find without handing rows back to Spark. `mode` is
-        "error" (the place must be free) or "overwrite".
+        """Write the answer as Parquet files, by the tasks that compute it, all or nothing; returns the metrics. An
+        inner join runs on the operators, which write their results without returning rows to Spark. `mode` is "error"
+        (the path must not exist) or "overwrite".
         """
         left, right = self.inputs.checked()
         columns = output_columns(left, right, self.request)
@@ -102,12 +100,12 @@ class IntervalPlan:
         else:
             pruned = (side.pruned(columns) for side in (left, right))
             files = write_cells(*ranges.inner_tasks(*pruned), ranges.inputs.sink, target)
-        if is_connect(frame):  # over Spark Connect the counts of tasks do not come back
+        if is_connect(frame):  # Spark Connect does not return the counters of tasks
             return written(files, self._planned())
         return written(files, self.metrics() if ranges is None else ranges.add_measured(self._planned()))
 
     def _to_write(self) -> RangesRoute | None:
-        """The operators' route for an inner join that one can run; None where the answer comes from Spark."""
+        """The operators' route for an inner join, if one can run it; None if Spark computes the answer."""
         request = self.request
         shared = any(key.shared for key in request.keys)
         if request.how != "inner" or request.keep != "all" or request.condition is not None or shared:
@@ -139,13 +137,14 @@ class IntervalPlan:
 
 @takes(JoinOptions)
 def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFrame:
-    """Rows of both inputs whose intervals stand in a relation, as a lazy DataFrame.
+    """Pairs of rows whose intervals satisfy a relation, as a lazy DataFrame.
 
     Args:
         left: One input.
         right: The other.
         left_interval: Names of the left start and end columns, or of a struct column with two fields. Bounds are
-            numbers, decimals, dates, timestamps, times or day-time intervals; both inputs meet in Spark's common type.
+            numbers, decimals, dates, timestamps, times or day-time intervals; both inputs are cast to Spark's common
+            type.
         right_interval: The same for the right input.
         relation: `overlapping` (they share a point), one of Allen's relations (before, after, meets, met_by, overlaps,
             overlapped_by, starts, started_by, covers, covered_by, ends, ended_by, equals; contains, during, finishes
@@ -155,16 +154,16 @@ def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFr
         condition: What else must hold for a pair: a Column or SQL text over the output columns.
         closed: Which bounds belong to the interval: left, right, both or neither; or a pair, one per input. It decides
             which intervals are empty, and whether touching ones overlap.
-        strict: Allen's strict relations, of which just one holds for a pair, instead of the source's, where equal
+        strict: Allen's strict relations, exactly one of which holds for a pair, instead of the source's, where equal
             intervals also start, end and cover each other.
-        invalid: What an interval that ends before it starts, or holds NaN, is: "error"; "drop"; "null" (kept by outer
-            joins, matching nothing). Intervals with a null bound and empty ones match nothing and are never an error.
-        algorithm: auto, native, bins, sort_merge, time_sweep, forward_scan, oip, dip or nested_loop.
+        invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error"; "drop"; "null" (kept
+        by outer joins, matching nothing). Intervals with a null bound and empty ones match nothing and are never an
+        error. algorithm: auto, native, bins, sort_merge, time_sweep, forward_scan, oip, dip or nested_loop.
             `native` is the best plan of Spark's own operators; `nested_loop` joins by keys alone, if there are any.
         memory: The budget of each task.
-        split_points: Where time is cut into partitions by the routes in_memory and streaming; by default quantiles of
-            a sample.
-        partitions: Into how many partitions time is cut; by default as many as make them fit the budget.
+        split_points: The boundaries of time partitions in the routes in_memory and streaming; by default quantiles of
+        a sample.
+        partitions: The number of time partitions; by default enough to make each fit the budget.
         route: How the join runs: native (by Spark's own operators), in_memory (a partition at a time in memory),
             streaming (sorted by Spark, for partitions that do not fit), or auto.
         how: inner, left, right, full, left_semi or left_anti, or another name of Spark's for one of these.
@@ -175,7 +174,7 @@ def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFr
 
     Returns:
         left's columns, then right's; for semi and anti joins left's alone. Planning runs one small job over the
-        bounds; `plan_interval_join` shows what they led to.
+        bounds; `plan_interval_join` shows the resulting plan.
 
     Raises:
         PlanError: for a request that cannot be right, before any job starts.
@@ -216,7 +215,7 @@ def interval_count(left: DataFrame, right: DataFrame, request: Request) -> int:
     # Bounds that fit the budget are counted on the driver; otherwise left rows are counted by tasks and added up.
     driver = choose_total(request, *_prepared(left, right, request))
     if driver is not None:
-        with suppress(BudgetExceeded):  # many rows have come since they were counted
+        with suppress(BudgetExceeded):  # many rows were added since they were counted
             return driver.count()
     counted = count_rows(left, right, request, columns=())
     return int(counted.agg(F.coalesce(F.sum(COUNT), F.lit(0))).first()[0])  # type: ignore[index]  # an aggregate has a row
@@ -238,7 +237,7 @@ def count_overlaps(left: DataFrame, right: DataFrame, request: Request) -> DataF
 
 @takes(TopOptions)
 def interval_topk(left: DataFrame, right: DataFrame, request: TopRequest) -> DataFrame:
-    """The `k` pairs that overlap longest, longest first; of pairs that overlap alike, any.
+    """The `k` pairs that overlap longest, longest first; ties are broken arbitrarily.
 
     The other options mean what they mean for `interval_join`; `by` says what pairs are ranked by.
 
@@ -261,9 +260,9 @@ def interval_topk(left: DataFrame, right: DataFrame, request: TopRequest) -> Dat
 
 
 def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPlan:
-    """The plan of a request over two DataFrames; runs a small job to learn their shape."""
+    """The plan of a request over two DataFrames; runs a small job for their statistics."""
     sides, asked = _prepared(left, right, request), request
-    if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides change places
+    if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides are exchanged
         request = request.mirrored(output_columns(*sides, request))
         first, second = prepare(right, left, request)
         sides = replace(first, exchanged=True), replace(second, exchanged=True)

@@ -1,7 +1,7 @@
-"""The join of one range inside a task: rows of both sides in one sorted stream of batches, answers out.
+"""Joins one range inside a task: takes the rows of both sides as one sorted stream of batches, and yields answers.
 
 Rows arrive tagged with their side, sorted by (keys, start, end) over both sides together, so that neither side runs
-far ahead of the other. Codes and key numbers are made batch by batch; rows that can match nothing pass by the operator.
+far ahead of the other. Codes and key numbers are made batch by batch; rows that cannot match bypass the operator.
 """
 
 from __future__ import annotations
@@ -26,17 +26,15 @@ from dovetail.joins.interval.operators.spec import END, KEY, START, RowBytes
 from dovetail.joins.interval.relation import Relation, SideColumns, classify, encode_stream
 
 _LARGEST_ROW = 32  # a budget of this many times the largest row is always enough
-_BATCH_SHARE = 0.5  # of the budget at most is kept free for the batch in hand
+_BATCH_SHARE = 0.5  # share of the budget that is kept free for the current batch, at most
 
 
 @dataclass(frozen=True, slots=True)
 class CellJoin:
-    """What a task needs to know to join one cell.
-
-    `how` is inner, left, right, full, left_semi or left_anti, and means this cell alone: a row without a match here may
-    match elsewhere, which is the caller's to settle. `once`: a pair that also meets in an earlier cell is left to it.
-    `split_points` are where cells 1, 2, ... begin, in the type of the bounds. `keys` are the places of the keys, which
-    both sides share.
+    """The specification of the join of one cell. `how` is inner, left, right, full, left_semi or left_anti, and
+    concerns this cell alone: a row without a match here may match elsewhere, which the caller resolves. `once`: a pair
+    that an earlier cell also has is left to that cell. `split_points` are where cells 1, 2, ... begin, in the type of
+    the bounds. `keys` are the positions of the keys, which both sides share.
     """
 
     algorithm: str
@@ -142,13 +140,13 @@ class _Run:
 
     def _spool(self, side: str) -> Spool:
         room = (self.task.memory - self._room) // (8 * len(self.task.tracked))
-        # A block is read when the operator is done and no batch is in hand: it may be one row of any size.
+        # A block is read when the operator is done and there is no current batch: it may be one row of any size.
         memory, reading = self.budget.child(f"{side} rows", room), self.budget.child(f"{side} reading")
         return Spool(self.schemas[side], memory, reading, room // 4, f"{side} rows")
 
     def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Answers that become possible with this batch; rows that can match nothing come out or go at once."""
-        # Little at a time, so that what waits unread in the operator stays small.
+        """Answers that become possible with this batch; rows that cannot match are output or dropped at once."""
+        # In small slices, so that the operator's unread input stays small.
         for piece in self._delivery.take(batch, max(4096, (self.task.memory - self._room) // 32)):
             yield from self._take(piece)
 
@@ -215,7 +213,7 @@ class _Run:
         return metrics
 
     def close(self) -> None:
-        """Free everything; spill files go."""
+        """Free memory and remove spill files."""
         self._operator.close()
         for spool in self._spools.values():
             spool.close()

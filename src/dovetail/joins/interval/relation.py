@@ -42,8 +42,8 @@ def sign(a: int, b: int) -> int:
     return LESS if a < b else EQUAL if a == b else GREATER
 
 
-# What a relation says of the left start and end (ls, le) and the right ones (rs, re). Loose ones are table 6.2 of the
-# source, strict ones Allen's own. `overlapping` depends on `closed`: see `Relation`.
+# Conditions of each relation on the left start and end (ls, le) and the right ones (rs, re). Loose ones are table 6.2
+# of the source, strict ones Allen's own. `overlapping` depends on `closed`: see `Relation`.
 _LOOSE = {
     "before": "le < rs",
     "after": "ls > re",
@@ -279,7 +279,7 @@ def encode_sides(
 ) -> Encoded:
     """Both inputs, each as (starts, ends), on one scale; every bound of one Arrow type.
 
-    Where the bounds themselves leave no room for the half-open form (mixed `closed` on wide numbers, a closed end at
+    If the bounds leave no room for the half-open form (mixed `closed` on wide numbers, a closed end at
     the largest int64, decimals of more than 18 digits), codes are ranks among all bounds. Rows that `classify` does not
     call usable get codes, too, which the caller leaves out; they do not change the others.
     """

@@ -1,4 +1,4 @@
-"""What a user asks of an interval join, checked before anything touches Spark."""
+"""The options of interval joins, checked before Spark is used."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class Request:
 
 
 class TopRequest(NamedTuple):
-    """How many of the longest overlaps are wanted, and of which join."""
+    """The number of longest overlaps, and the join that they are taken from."""
 
     k: int
     join: Request
@@ -95,7 +95,7 @@ class TopRequest(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PairOptions:
-    """Which pairs match and how they are found: what all interval functions are asked."""
+    """The options that all interval functions share: which pairs match, and how they are found."""
 
     left_interval: str | Sequence[str] = ("start", "end")
     right_interval: str | Sequence[str] = ("start", "end")

@@ -1,6 +1,5 @@
-"""Combinations of rows as batches of the answer, and the three phases in which they come.
-
-Combinations are checked where codes were hashed, and cut to the room there is.
+"""Converts combinations of rows to answer batches, and counts them by phase. Combinations are verified if their keys
+were hashed, and batches are cut to the reserved bytes.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ class Progress:
         return sum(self.results.values())
 
     def gave(self, phase: str, n: int) -> None:
-        """Results went out."""
+        """Record `n` results of a phase."""
         self.results[phase] += n
         self._skipped += 1
         if self._skipped >= self._every:
@@ -55,7 +54,7 @@ class Progress:
                 self._every *= 2
 
     def marks(self) -> dict[int, tuple[int, int]]:
-        """For 1, 10, 50 and 90 % of the results so far: rows arrived and nanoseconds when they had come."""
+        """Rows arrived and nanoseconds passed when 1, 10, 50 and 90 % of the results so far had been produced."""
         total = self.total
         now = (self.arrived, self._clock.now_ns() - self._start_ns, total)
         found = {}
@@ -65,7 +64,7 @@ class Progress:
         return found
 
     def record(self, metrics: Metrics) -> None:
-        """Write down the results of each phase, and the marks."""
+        """Record the results of each phase, and the marks."""
         for phase, n in self.results.items():
             metrics.add(f"results_{phase}", n)
         for mark, (arrived, ns) in self.marks().items():
@@ -76,7 +75,7 @@ class Progress:
 class Handover:
     """What a host passes to `idle`: true once more than `max_new_arrivals` rows wait in its input buffer.
 
-    Going back for a single row would cost more than it brings. Remembers the largest number of rows seen waiting.
+    Switching back for a single row would cost more than it saves. Records the largest number of waiting rows.
 
     >>> handover = Handover(lambda: 1001, max_new_arrivals=1000)
     >>> handover(), handover.largest
@@ -90,14 +89,14 @@ class Handover:
         self.largest = 0
 
     def __call__(self) -> bool:
-        """Whether to go back to the arriving rows now."""
+        """Whether to switch to the arriving rows now."""
         waiting = self._waiting()
         self.largest = max(self.largest, waiting)
         return waiting > self.max_new_arrivals
 
 
 class Asked:
-    """Another `until` that is asked after each unit of work, with the longest time between two questions.
+    """Wraps an `until` that is called after each unit of work, and records the longest time between two calls.
 
     >>> from dovetail.engine.clock import RealClock
     >>> asked = Asked(lambda: True, RealClock())
@@ -110,13 +109,13 @@ class Asked:
         self.longest_ns = 0
 
     def __call__(self) -> bool:
-        """What the other one says."""
+        """The result of the wrapped `until`."""
         now = self._clock.now_ns()
         self.longest_ns, self._last = max(self.longest_ns, now - self._last), now
         return self._until()
 
     def record(self, metrics: Metrics) -> None:
-        """Write down the hand-over delay, and the rows that waited meanwhile where they were counted."""
+        """Record the hand-over delay, and the rows that waited meanwhile if they were counted."""
         metrics.peak("handover_delay", self.longest_ns, unit="ns")
         if isinstance(self._until, Handover):
             metrics.peak("input_buffer", self._until.largest, unit="rows")
@@ -126,7 +125,7 @@ _COPIES = 2.5  # rows are gathered before they are put together
 
 
 def with_phase(layout: Layout, wanted: bool) -> pa.Schema:
-    """The schema of the answer, with the column of the phase if it is wanted."""
+    """The schema of the answer, with the column of the phase if requested."""
     if not wanted:
         return layout.schema
     if PHASE_COLUMN in layout.schema.names:
@@ -188,7 +187,7 @@ class Answers:
                 yield batch
 
     def _fitting(self, rows: Sequence[NamedRows], refs: Sequence[I64]) -> list[Picks]:
-        """As many combinations as there is room for, at least one; that is paid for if it is wider than the room."""
+        """As many combinations as fit, at least one; one that is wider than the room is charged in addition."""
         n = len(refs[0])
         while True:
             n = max(1, min(n, int(self.room.used / (_COPIES * self._row_bytes))))
@@ -202,7 +201,7 @@ class Answers:
         return picks
 
     def _built(self, rows: Sequence[pa.RecordBatch], phase: str) -> pa.RecordBatch:
-        """Combinations, given as rows of each input, without those that hashes alone brought."""
+        """Combinations, given as rows of each input, without those whose hashes alone are equal."""
         if not self._keys.exact:
             same = self._keys.same(rows)
             if not same.all():

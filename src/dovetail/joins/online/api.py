@@ -53,35 +53,36 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
         how: inner.
         algorithm: auto (diner), shj, dphj, xjoin, pmj, hmj, rpj, ehj or diner.
         memory: The budget of each task, which joins one partition; a task of a stream that has several partitions
-            has it for each. What does not fit goes to disk, and is joined in pauses or at the end.
+            has it for each. Rows that do not fit go to disk, and are joined in pauses or at the end.
         partitions: How many parts are joined on their own, in parallel; by default `spark.sql.shuffle.partitions`, of
             a stream those that its checkpoint began with.
         wait: Silence on both inputs after which deferred work begins: the reactive phase. It is noticed at the next
-            micro-batch. If input never resumes, that work is done, and what it cannot reach is owed to the end.
+            micro-batch. If input never resumes, that work is done; results that it cannot reach stay owed until the
+            end.
         owed: "idle": deferred work waits for a pause or the end of input. With trigger(availableNow=True) a query ends
-            after a pause; what the work of a pause does not reach stays owed to the next run. "batch": every
-            micro-batch ends with nothing owed, so that the answers of such a query are complete.
+            after a pause; results that this pause does not reach stay owed to the next run. "batch": every micro-batch
+            ends with nothing owed, so that the answers of such a query are complete.
         end_of_input: A column that is true on the last row of a side, or {"left": ..., "right": ...}. When
             both sides have ended, everything still owed is given and state is freed. A row that comes later fails the
             query. Batch DataFrames end by themselves.
         retain: "2 hours": rows leave the state when they came longer ago than this (and at most an eighth more),
             by the time of micro-batches; pairs of rows that came further apart are not given.
         with_phase: Add a column `_phase`: arriving, reactive or cleanup.
-        hot: Keys with so many rows that one partition should not have them all: [7, 9], or tuples where `on` has
-            several columns. Left rows of these are dealt out to all partitions by a hash of the whole row, right ones
-            are copied to each: put the side with more of them on the left. Other keys stay in one partition.
-        columns: The output columns wanted, in order; others that are no keys never enter the join.
+        hot: Keys with too many rows for one partition: [7, 9], or tuples where `on` has
+            several columns. Their left rows are spread over all partitions by a hash of the whole row, right ones are
+            copied to each: put the side with more of them on the left. Other keys stay in one partition.
+        columns: The output columns, in order; other columns that are no keys never enter the join.
         suffixes: Added to left's and right's names where both have the same one.
 
     Returns:
-        Left's columns, then right's, in no order. Of a stream that restarts from its checkpoint every pair comes once,
-        given a sink that takes a micro-batch as a whole.
+        Left's columns, then right's, in no order. If a stream restarts from its checkpoint, every pair still comes
+        once, given a sink that commits whole micro-batches.
 
     Raises:
         PlanError: for a request that cannot be right, before any job starts; also for streams without an end that have
             neither `retain` nor watermarks.
-        ConfigError: for a session that cannot keep state of this kind; `dovetail.configure` repairs it.
-        UnsupportedError: for what this algorithm or session cannot do, with what can.
+        ConfigError: for a session whose state store does not support this; `dovetail.configure` sets it up.
+        UnsupportedError: for what this algorithm or session cannot do; the message names an alternative.
 
     >>> orders = spark.createDataFrame([(1, "lamp"), (2, "mat")], "order_id int, item string")
     >>> payments = spark.createDataFrame([(2, 30), (1, 25)], "order_id int, paid int")
@@ -115,7 +116,7 @@ def online_multijoin(inputs: Mapping[str, DataFrame], request: MultiRequest) -> 
             band. Together they must make a tree: a chain, a star or a snowflake. A null in any key matches nothing.
         algorithm: auto (miner), miner or mjoin.
         memory: The budget of each task, which joins one partition; a task of a stream that has several partitions
-            has it for each. What does not fit goes to disk, and is joined in pauses or at the end.
+            has it for each. Rows that do not fit go to disk, and are joined in pauses or at the end.
         partitions: How many parts are joined on their own, in parallel; by default `spark.sql.shuffle.partitions`, of
             a stream those that its checkpoint began with. If one key is equal in all inputs, rows are placed by it.
             Otherwise partitions are the cells of a cube with an axis for each key, and rows of inputs without a key
@@ -127,20 +128,20 @@ def online_multijoin(inputs: Mapping[str, DataFrame], request: MultiRequest) -> 
         retain: "2 hours": rows leave the state when they came longer ago than this (and at most an eighth more), by
             the time of micro-batches; combinations of rows that came further apart are not given.
         with_phase: Add a column `_phase`: arriving, reactive or cleanup.
-        columns: The columns of the answer that are wanted, in order; others that are no keys never enter the join.
+        columns: The output columns, in order; other columns that are no keys never enter the join.
         suffixes: Added to names that several inputs have, by input: {"orders": "", "parts": "_of_part"}. By default
             such a name is preceded by the name of its input: orders_id, parts_id.
         rows: How many rows to expect of each input, if not the same: fewer copies are made of those with many.
 
     Returns:
-        The columns of all inputs in the order given; rows are in no order. Of a stream that restarts from its
-        checkpoint every combination comes once, given a sink that takes a micro-batch as a whole.
+        The columns of all inputs in the order given; rows are in no order. If a stream restarts from its checkpoint,
+        every combination still comes once, given a sink that commits whole micro-batches.
 
     Raises:
         PlanError: for a request that cannot be right, before any job starts; also for cycles, for inputs that nothing
             connects, and for streams without an end that have neither `retain` nor watermarks with bands of times.
-        ConfigError: for a session that cannot keep state of this kind; `dovetail.configure` repairs it.
-        UnsupportedError: for what this algorithm or session cannot do, with what can.
+        ConfigError: for a session whose state store does not support this; `dovetail.configure` sets it up.
+        UnsupportedError: for what this algorithm or session cannot do; the message names an alternative.
 
     >>> orders = spark.createDataFrame([(1, "ada")], "id int, name string")
     >>> items = spark.createDataFrame([(1, 7), (1, 8)], "order_id int, part int")
@@ -170,7 +171,7 @@ def plan_online_multijoin(inputs: Mapping[str, DataFrame], request: MultiRequest
 
 
 def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePlan:
-    """The plan of a request; an error for what cannot be right comes before any job."""
+    """The plan of a request; an invalid request is an error before any job."""
     terms, shared = request.terms, {key.right for key in request.keys if key.shared}
     by_side = output_names(left.columns, right.columns, shared, request.suffixes)
     names = {(side, old): new for side, some in zip(SIDES, by_side, strict=True) for old, new in some.items()}
@@ -190,7 +191,7 @@ def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePla
 
 
 def _tree_plan(frames: Mapping[str, DataFrame], request: MultiRequest) -> OnlinePlan:
-    """The plan of a request; an error for what cannot be right comes before any job."""
+    """The plan of a request; an invalid request is an error before any job."""
     _check_frames(frames)
     terms, graph = request.terms, join_graph(tuple(frames), request.on)
     names = _output_names(frames, request)
@@ -247,7 +248,7 @@ def _output_names(inputs: Mapping[str, DataFrame], request: MultiRequest) -> dic
 def _kept(
     graph: JoinGraph, schemas: Mapping[str, pa.Schema], names: Mapping[tuple[str, str], str], wanted: Sequence[str]
 ) -> dict[str, pa.Schema]:
-    """The columns of each input that the join needs: those of the answer that are wanted, and keys."""
+    """The columns of each input that the join needs: output columns and keys."""
     keys = {(graph.names[end.relation], c) for edge in graph.edges for end, some in edge.sides for c in some}
     keys |= {(name, CHANGE_COLUMN) for name in graph.names}
     return {
@@ -261,7 +262,7 @@ def _pair_by_collation(
 ) -> tuple[DataFrame, DataFrame, Request, bool]:
     """Inputs and request with collated keys replaced by columns of their key bytes, and whether there are any.
 
-    Of a key that both sides call by one name the answer has the left value, which the right side then need not carry.
+    If a key has one name on both sides, the answer has the left value, so that the right side omits it.
     """
     for a, b in key_pairs(request.on):
         if a in left.columns and b in right.columns:

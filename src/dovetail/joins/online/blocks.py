@@ -25,7 +25,8 @@ from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
 KEY, ATS = "__dovetail_key", "__dovetail_ats"
 """The columns of keys, each followed by its number, and of arrival ticks."""
 Rule = Literal["ticks", "group", "none"]
-"""Which combinations were produced before: those in memory together (ticks), those of one group, or none."""
+"""How to tell which combinations were produced before: those in memory together (ticks), those of one group, or
+none."""
 
 
 class Leaving(NamedTuple):
@@ -40,14 +41,14 @@ class Leaving(NamedTuple):
         return Leaving(picked(self.batch, order), self.keys[:, order], self.ats[order])
 
     def slice(self, start: int, rows: int) -> Leaving:
-        """Some rows that stand together."""
+        """A range of consecutive rows."""
         stop = start + rows
         return Leaving(self.batch.slice(start, rows), self.keys[:, start:stop], self.ats[start:stop])
 
 
 class Face(NamedTuple):
-    """Rows of a part as they face another input: ready to be matched, the row of each, and the first and last key of
-    the other input that any of them can match."""
+    """Rows of a part prepared for matching with another input: sorted keys, the row of each, and the first and last
+    key of the other input that any of them can match."""
 
     stretch: Stretch
     rows: I64
@@ -58,7 +59,7 @@ class Face(NamedTuple):
 class Part:
     """Some rows of one input: keys by number and row, ticks, block of each; `refs` name each in `pages`.
 
-    `faces` are those that were asked for.
+    `faces` caches the prepared rows by input.
     """
 
     keys: I64
@@ -76,14 +77,14 @@ class Part:
         return len(self.ats)
 
     def only(self, wanted: Bool) -> Part:
-        """Some of the rows; pages stay as they are."""
+        """The selected rows; pages are unchanged."""
         if wanted.all():
             return self
         numbers = (self.ats[wanted], self.dts[wanted], self.block[wanted], self.refs[wanted])
         return Part(self.keys[:, wanted], *numbers, self.pages, self.schema)
 
     def compact(self, number: int) -> Part:
-        """The same rows of one page, which keeps no others."""
+        """The same rows, copied to one page without other rows."""
         page = self.pages[number]
         if len(self.ats) == page.num_rows:
             return self
@@ -102,15 +103,15 @@ class Part:
         return NamedRows(self.pages, self.schema)
 
     def facing(self, other: Sought) -> Face:
-        """The rows as they face another input, sorted once."""
+        """The rows prepared for matching with another input; sorted once."""
         if other not in self.faces:
             self.faces[other] = other.face(self.keys, self.ats, self.dts)
         return self.faces[other]
 
 
 class Sought(NamedTuple):
-    """What rows of one input look for in another: the key of theirs that must match, and of a band besides, -1 without
-    one; and around both the ranges of the other input's keys, as down, up and measure."""
+    """How rows of one input are matched with another: the number of their key, and of the key of an additional band
+    (-1 if none); for both the range of the other input's keys, as down, up and measure."""
 
     key: int
     near: int
@@ -119,7 +120,7 @@ class Sought(NamedTuple):
 
     @property
     def coded(self) -> bool:
-        """Whether keys must be equal besides a band."""
+        """Whether keys must also be equal, in addition to a band."""
         return self.near >= 0
 
     @property
@@ -173,9 +174,8 @@ _FIRST_LINES = 16
 
 
 class Directory:
-    """Lines of numbers, one a block, that can be appended and asked for by field.
-
-    Memory is reserved as lines are added. Once the budget refuses, all lines are kept in a nameless file instead.
+    """Entries of numbers, one per block, read by field. Memory is reserved as entries are added. Once the budget is
+    exhausted, all entries move to an unnamed file.
     """
 
     def __init__(self, reservation: Reservation, directory: Path | None = None) -> None:
@@ -194,11 +194,11 @@ class Directory:
 
     @property
     def is_in_file(self) -> bool:
-        """Whether the lines left memory."""
+        """Whether the entries are in a file."""
         return self._file is not None
 
     def append(self, entry: Entry) -> None:
-        """One more block."""
+        """Append the entry of a block."""
         if self._n == len(self._lines):
             self._grow(max(_FIRST_LINES, 2 * self._n))
         self._lines[self._n] = entry
@@ -212,11 +212,11 @@ class Directory:
         return self._lines[: self._n, FIELDS.index(field)]
 
     def regroup(self, group: int, numbers: I64 | None = None) -> None:
-        """These blocks, or all, belong to one group."""
+        """Assign these blocks, or all, to one group."""
         self._lines[: self._n, _GROUP][slice(None) if numbers is None else numbers] = group
 
     def bury(self, numbers: Sequence[int] | I64) -> None:
-        """These blocks are dead."""
+        """Mark these blocks as dead."""
         self._lines[np.asarray(numbers, np.int64), _DEAD] = 1
 
     def _grow(self, lines: int) -> None:
@@ -226,7 +226,7 @@ class Directory:
         self._lines = grown
 
     def _reserve(self, size: int) -> bool:
-        """Whether there is room for the new lines beside the old ones; they are to be no large part of the budget."""
+        """Reserve room for the new entries beside the old ones; False if they would take a large part of the budget."""
         budget = self._reservation.budget
         small = 16 * size <= budget.limit and 2 * size < budget.available
         return small and not self.is_in_file and self._reservation.try_grow(size)
@@ -241,13 +241,13 @@ class Directory:
         except OSError as error:
             raise ConfigError(f"cannot keep the list of spilled blocks on disk ({error}); free space there.") from error
         if self._file is not None:
-            self._file.close()  # what is mapped stays mapped
+            self._file.close()  # the mapping stays valid
         self._file = file
         mapped: I64 = np.memmap(file, np.int64, "r+", shape=(lines, len(FIELDS)))
         return mapped
 
     def clear(self) -> None:
-        """Forget every line and remove the file."""
+        """Drop every entry and remove the file."""
         self._lines, self._n = np.zeros((0, len(FIELDS)), np.int64), 0
         if self._file is not None:
             self._file.close()
@@ -255,14 +255,14 @@ class Directory:
         self._reservation.close()
 
     def close(self) -> None:
-        """As `clear`: nothing is left."""
+        """As `clear`."""
         self.clear()
 
 
 class Blocks:
     """The flushed blocks of one input, numbered from 0 in the order written; a block never changes.
 
-    `keys` is how many keys a row has, `beside` what each loaded row needs more than its columns.
+    `keys` is the number of keys of a row, `beside` the bytes of each loaded row beside its columns.
     """
 
     def __init__(
@@ -274,11 +274,11 @@ class Blocks:
         self.directory = Directory(budget.reserve("block directory"), directory)
         self.largest = 0
         self.retired = 0
-        """Rows that arrived up to this tick have left; blocks with younger rows still have them on disk."""
+        """Rows that arrived up to this tick have left; blocks with younger rows still contain them on disk."""
         self.drained = self.drained_blocks = 0
-        """The tick up to which all rows have met each other, and the blocks that there were then."""
+        """The tick up to which all rows have been joined with each other, and the number of blocks at that time."""
         self.before = (0, 0, 0)
-        """Blocks written, blocks read and bytes written of files that this one replaced."""
+        """Blocks written, blocks read and bytes written in earlier files that this one replaced."""
 
     def __len__(self) -> int:
         return self.file.blocks
@@ -288,7 +288,7 @@ class Blocks:
         return self.directory.column(field)
 
     def append(self, rows: Leaving, by: int, dts: int, bucket: int = 0, group: int = 0) -> int:
-        """The number of a new block of rows that are sorted by the key of this number."""
+        """Write rows sorted by key `by` as a new block; returns its number."""
         columns = [*rows.batch.columns, *(pa.array(np.ascontiguousarray(key)) for key in rows.keys), pa.array(rows.ats)]
         number = self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
         ends = (int(rows.keys[by][0]), int(rows.keys[by][-1]))
@@ -297,7 +297,7 @@ class Blocks:
         return number
 
     def append_cut(self, rows: Leaving, block_rows: int, by: int, dts: int, bucket: int = 0, group: int = 0) -> None:
-        """New blocks of at most `block_rows` rows."""
+        """Write rows as new blocks of at most `block_rows` rows."""
         for start in range(0, len(rows.ats), block_rows):
             self.append(rows.slice(start, block_rows), by, dts, bucket, group)
 
@@ -317,11 +317,11 @@ class Blocks:
         """A block's rows that have not left; the caller has reserved its `bytes_of`."""
         rows, entry = self.read(number), self.directory[number]
         n = len(rows.ats)
-        if rule == "group":  # an interval that stands for rows of a group having been in memory together
+        if rule == "group":  # an interval that marks rows of a group as having been in memory together
             ats, dts = np.full(n, 2 * entry.group), np.full(n, 2 * entry.group + 1)
         else:
             ats, dts = rows.ats, np.full(n, entry.dts if rule == "ticks" else 0)
-            # Rows that arrived before the last drain have met each other: as if they had all come at the start.
+            # Rows that arrived before the last drain are joined with each other: as if all had arrived at the start.
             early = ats <= self.drained
             ats, dts = np.where(early, 0, ats), np.where(early, np.maximum(dts, 1), dts)
         refs = (number << SHIFT) + np.arange(n)
@@ -346,7 +346,7 @@ class Blocks:
         return not own.dead and own.low <= last and first <= own.high
 
     def retire(self, until: int) -> None:
-        """Rows that arrived up to this tick leave; blocks without younger ones are dead."""
+        """Retire rows that arrived up to this tick; blocks without younger rows become dead."""
         self.retired = until
         self.directory.bury(np.flatnonzero(self.column("newest") <= until))
 
@@ -358,7 +358,8 @@ class Blocks:
         return float((rows * np.where(self.column("dead") == 1, 1.0, left)).sum()) / max(1, int(rows.sum()))
 
     def compact(self) -> None:
-        """Write what is left to a new file, in blocks with new numbers; the caller has reserved two of `largest`."""
+        """Write the remaining rows to a new file, in blocks with new numbers; the caller has reserved two of
+        `largest`."""
         old, numbers = self.file, self.living().tolist()
         lines = [self.directory[number] for number in numbers]
         self.before = self.blocks_written - len(lines), self.blocks_read, self.bytes_written
@@ -386,7 +387,7 @@ class Blocks:
         return self.before[2] + self.file.bytes_written
 
     def record(self, metrics: Metrics, name: str) -> None:
-        """Write down what was written and read, under the name of the input."""
+        """Record what was written and read, under the name of the input."""
         metrics.add("blocks_flushed", self.blocks_written, name, unit="blocks")
         metrics.add("blocks_read", self.blocks_read, name, unit="blocks")
         metrics.add("bytes_flushed", self.bytes_written, name, unit="bytes")

@@ -1,7 +1,6 @@
-"""The join of one bucket, of two inputs or of many: as a value, and running between micro-batches.
-
-The value says what to join, how, and inside which budget. The running join takes events, takes up stored rows, and lets
-old rows leave.
+"""Joins one bucket of two or more inputs: the specification as a value, and the running join between micro-batches.
+The value has the predicates, the algorithm and the budget. The running join takes events, restores stored rows, and
+retires old rows.
 """
 
 from __future__ import annotations
@@ -36,12 +35,12 @@ _PLAIN = {
     pa.month_day_nano_interval(): "month day nano interval",
 }  # fmt: skip
 _INSIDE = ("", " of right")
-"""Suffixes that no names of users have: the plan gives the columns of the answer the names that were asked for."""
+"""Suffixes that no user's names have: the plan renames the columns of the answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """What is joined of two inputs, left and right; `hot` is what `hot_as_text` gave."""
+    """The predicates of a join of two inputs, left and right; `hot` is the result of `hot_as_text`."""
 
     on: tuple[Key, ...]
     within: Band | None = None
@@ -49,7 +48,7 @@ class Pair:
 
     def spec(self, algorithm: str, names: tuple[str, ...], with_phase: bool) -> OnlineJoin:
         """The specification of the operator."""
-        from dovetail.joins.online.operators import ALGORITHMS  # workers that only pack rows do without the kernels
+        from dovetail.joins.online.operators import ALGORITHMS  # workers that only pack rows do not need the kernels
 
         return ALGORITHMS[algorithm](on=self.on, within=self.within, with_phase=with_phase, suffixes=_INSIDE)
 
@@ -58,7 +57,7 @@ class Pair:
         return BucketRule(Predicate(self.on, self.within), schemas, buckets, hot_codes(self.hot, self.on, schemas))
 
     def meaning(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """When rows match, as JSON takes it."""
+        """When rows match, as JSON."""
         band = self.within
         within = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
         return {"on": [list(pair) for pair in Predicate(self.on, band).pairs], "within": within}
@@ -66,7 +65,7 @@ class Pair:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """What is joined of many inputs; `rows` are those expected of some inputs, by name."""
+    """The predicates of a join of many inputs; `rows` are the expected rows of some inputs, by name."""
 
     on: tuple[Term, ...]
     rows: tuple[tuple[str, float], ...] = ()
@@ -86,13 +85,13 @@ class Tree:
         return MultiBucketRule(self.cells(tuple(schemas), buckets), schemas)
 
     def meaning(self, names: tuple[str, ...]) -> dict[str, Any]:
-        """When rows match, as JSON takes it."""
+        """When rows match, as JSON."""
         return {"inputs": list(names), "on": [[*term[:2], *map(bound_as_json, term[2:])] for term in self.on]}
 
 
 @dataclass(frozen=True, slots=True)
 class BucketJoin:
-    """An algorithm with what it joins, its budget and its inputs; `open` gives the running operator."""
+    """An algorithm with its predicates, budget and inputs; `open` returns the running operator."""
 
     algorithm: str
     what: Pair | Tree
@@ -115,7 +114,7 @@ class BucketJoin:
         return self.what.spec(self.algorithm, self.names, self.with_phase)
 
     def open(self) -> OnlineOperator:
-        """The running join, in a budget of its own; what does not fit goes to Spark's local directory."""
+        """The running join, in a budget of its own; rows that do not fit go to Spark's local directory."""
         return self.spec().open(MemoryBudget(self.memory, "online join"), self.schemas)
 
     def spread(self, buckets: int) -> BucketRule | MultiBucketRule:
@@ -123,13 +122,13 @@ class BucketJoin:
         return self.what.spread(self.schemas, buckets)
 
     def meaning(self) -> dict[str, Any]:
-        """What the rows of its state are and when they match: nothing of this can change while there is state."""
+        """The schemas of its state and its predicates, which cannot change while there is state."""
         columns = {f"columns of {name}": schema_text(schema) for name, schema in self.inputs}
         return {**self.what.meaning(self.names), **columns}
 
 
 def bound_as_json(bound: Distance) -> list[Any]:
-    """A bound of a band as JSON takes it."""
+    """A bound of a band, as JSON."""
     if isinstance(bound, timedelta):
         return ["timedelta", bound // timedelta(microseconds=1)]
     return ["decimal", str(bound)] if isinstance(bound, Decimal) else ["number", bound]
@@ -175,9 +174,8 @@ _ANSWER_BYTES = 4 << 20
 
 
 class Work(NamedTuple):
-    """What a turn brings: events, before which the `leaving` oldest rows leave a join that lives on.
-
-    A join that was rebuilt never had them.
+    """The input of a turn: events, before which the `leaving` oldest rows leave a resident join. A rebuilt join does
+    not have these rows.
     """
 
     events: Sequence[Event]
@@ -186,12 +184,12 @@ class Work(NamedTuple):
 
 @dataclass(slots=True)
 class Units:
-    """What `idle` asks: true after this many units of work. If some are `left` afterwards, all work is done."""
+    """The `until` of `idle`: true after this many units of work. If some are `left` afterwards, all work is done."""
 
     left: int
 
     def __call__(self) -> bool:
-        """Whether they are used up; one more is."""
+        """Count one unit; whether all are used up."""
         self.left -= 1
         return self.left <= 0
 
@@ -204,14 +202,14 @@ class Running:
         self._names = join.names
         self._schemas = [join.schemas[name] for name in join.names]
         self._rows: deque[tuple[int, int]] = deque()
-        """For all events that brought rows which have not left: how many, and the tick of the last of them."""
+        """For each event whose rows have not left: the number of rows, and the tick of the last one."""
         self.owed = True
         self.is_over = False
 
     def work(self, what: Work, is_new: bool) -> Generator[pa.Buffer, None, dict[str, Any]]:
         """Answers as Arrow record batches without their schema, and then what was counted.
 
-        The join `is_over` after `finish`, and where a rebuilt one would be better.
+        The join `is_over` after `finish`, and if a rebuilt one would be better.
         """
         if what.leaving and not is_new:
             self.retire(what.leaving)
@@ -255,9 +253,8 @@ class Running:
         self.owed = False
 
     def take_up(self, pieces: Iterable[Piece]) -> None:
-        """Be the join that has these pieces behind it: rows of settled ones are loaded, other events are replayed.
-
-        What those give was given before.
+        """Restore the join from these pieces: rows of settled ones are loaded, other events are replayed. Answers of
+        the replay are discarded, as they were given before.
         """
         waiting = iter(pieces)
         tail: list[Piece] = []
@@ -286,7 +283,7 @@ class Running:
             self._rows.append((rows, self.operator.clock))
 
     def retire(self, rows: int) -> None:
-        """This many of the oldest rows of all inputs leave; they came with whole events, and nothing is owed."""
+        """Retire the `rows` oldest rows of all inputs; they are those of whole events, and nothing is owed."""
         until = 0
         while rows > 0:
             n, until = self._rows.popleft()
@@ -297,11 +294,11 @@ class Running:
 
     def close(self) -> None:
         """Free memory and files."""
-        self.operator.begin({})  # what was never begun cannot be counted
+        self.operator.begin({})  # counters need a join that has begun
         self.operator.close()
 
     def totals(self) -> dict[str, int]:
-        """What was counted since the join began."""
+        """The counters since the join began."""
         operator, found = self.operator, {"comparisons": self.operator.metrics.value("comparisons")}
         for phase, n in operator.progress.results.items():
             found[f"results_{phase}"] = n

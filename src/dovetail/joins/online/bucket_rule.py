@@ -1,12 +1,12 @@
-"""Which bucket a row of an online join belongs to, so that buckets can be joined each for itself.
+"""Assigns rows of an online join to buckets, which are joined independently.
 
 Equal keys share a bucket by their hash. For a band alone, keys are cut into cells somewhat wider than the band, and
-cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match. So
-every pair meets in one bucket, left's. So it does for hot keys: their left rows go to all buckets, by a hash of the
-whole row, and their right rows to each.
-Of many inputs, buckets are the cells of a cube with an axis for each key that inputs share. A row goes to the cells
-that agree with the keys it has; along axes of keys that it does not have it is copied. So every combination meets in
-exactly one cell. Where one key is equal in all inputs there is one axis and no copy.
+cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match.
+So every pair is found in exactly one bucket, left's. The same holds for hot keys: their left rows are spread over all
+buckets by a hash of the whole row, and their right rows are copied to each. Of many inputs, buckets are the cells of a
+cube with an axis for each key that inputs share. A row goes to the cells that agree with the keys it has; along axes of
+keys that it does not have it is copied. So every combination is found in exactly one cell. If one key is equal in all
+inputs, there is one axis and no copy.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _CELLS = 8  # widths of the band that a cell has: a right row has 1 1/8 copies o
 _FAR = 2.0**62
 _DENSE, _FEW = 4096, 12
 _MAX = 2**63 - 1
-_APART = 0x632BE59BD9B4E019  # axes hash differently, so that equal values do not meet on a diagonal
+_APART = 0x632BE59BD9B4E019  # axes hash differently, so that equal values do not share a diagonal
 _VERSION = 1  # of the hashes of keys and cells: to be raised with them
 
 
@@ -45,7 +45,7 @@ class Homes(NamedTuple):
 
 
 class BucketRule:
-    """The buckets of rows under a predicate: they follow from the rows alone, wherever and in which order they come.
+    """The buckets of rows under a predicate. They depend on the rows alone, not on their place or order.
 
     Reference: docs/algorithms/online.md, 7.2.
     """
@@ -85,7 +85,7 @@ class BucketRule:
         return self._ordered(*self._copies(rows, low, high), dropped)
 
     def _spread_hot(self, side: int, batch: pa.RecordBatch, rows: I64, code: I64) -> tuple[I64, I64]:
-        """The rows and the bucket of each; hot ones are dealt out by a hash on the left, copied on the right."""
+        """The rows and the bucket of each; hot ones are spread by a hash on the left, copied on the right."""
         buckets = bucket_of(code, self._buckets)
         hot = np.flatnonzero(np.isin(code, self._hot)) if len(self._hot) else self._hot
         if len(hot) == 0:
@@ -102,7 +102,7 @@ class BucketRule:
 
     def _copies(self, rows: I64, low: I64, high: I64) -> tuple[I64, I64]:
         """Each row once for every bucket of the cells from low to high; for all buckets if there are more cells."""
-        many = high.astype(np.float64) - low >= self._buckets  # so many that their number may not fit
+        many = high.astype(np.float64) - low >= self._buckets  # in doubles, as the number may overflow
         n = np.where(many, self._buckets, np.maximum(high - low + 1, 0))
         at = np.repeat(np.arange(len(rows)), n)
         nth = np.arange(len(at)) - np.repeat(np.cumsum(n) - n, n)
@@ -206,9 +206,8 @@ def choose_cells(graph: JoinGraph, buckets: int, rows: Mapping[str, float]) -> C
 
 
 def _shares(axes: int, most: int, every: bool) -> Iterator[tuple[int, ...]]:
-    """Ways to cut axes into at most `most` cells; the last axis gets as many parts as that leaves room for.
-
-    If not `every` one is tried, all small numbers of parts are, and larger ones in steps of a half.
+    """Ways to cut axes into at most `most` cells; the last axis gets as many parts as possible. Without `every`, all
+    small numbers of parts are tried, and larger ones in steps of a half.
     """
     if axes == 1:
         yield (most,)
@@ -264,7 +263,7 @@ class MultiBucketRule:
 
 
 def rule_text(**parts: Any) -> str:
-    """How rows are spread, as text that is equal where rows go to the same buckets."""
+    """The rule that spreads rows, as text; equal texts mean equal buckets."""
     return json.dumps({"hash": _VERSION, **parts}, sort_keys=True)
 
 

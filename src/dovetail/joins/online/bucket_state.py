@@ -1,9 +1,7 @@
-"""The state of a bucket: events in pieces, and a header that says what they are and when their rows leave.
-
-Of settled pieces, which come first, only rows count: all their answers were given, and a join takes them up without
-joining them again. The events of the others, the tail, are replayed in their order. A join is deterministic: the same
-pieces make the same join. Rows leave when they were retained for long enough, or when watermarks and bands of times say
-that they match nothing any more.
+"""The state of a bucket: events in pieces, and a header that describes them and when their rows leave. Settled pieces
+come first. All answers of their rows were given, so that a join loads these rows without joining them again. The other
+pieces are the tail, whose events are replayed in order. A join is deterministic: the same pieces restore the same join.
+Rows leave when their retention is over, or when watermarks and time bands rule out further matches.
 """
 
 from __future__ import annotations
@@ -29,8 +27,8 @@ _US = timedelta(microseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class Lateness:
-    """Event-time columns of all inputs, how late their rows may be, and how much later than a row others may be that
-    still match it; microseconds.
+    """Event-time columns of all inputs, how late their rows may be, and how much later a matching row may be; in
+    microseconds.
 
     A bucket's watermark is the smallest one of its inputs' newest event times less their delays, of earlier
     micro-batches: never ahead of Spark's, so that no row is dropped that Spark would keep.
@@ -47,7 +45,7 @@ class Lateness:
         return min(known) if len(known) == len(newest) else None
 
     def expiry(self, side: int, newest: int) -> int:
-        """Rows of an input up to this age match nothing once the watermark is later than this."""
+        """The watermark after which rows of an input up to event time `newest` match nothing."""
         return newest + self.reach[side]
 
     def times(self, side: int, batch: pa.RecordBatch) -> I64:
@@ -64,9 +62,8 @@ class Lateness:
 
 
 def lateness_of(graph: JoinGraph, delays_ms: Sequence[Mapping[str, int]]) -> Lateness | None:
-    """What watermarks say, given by input and column; None unless every edge has a band of times on such columns.
-
-    Each input has one column of times. Rows of inputs that are no neighbours are as far apart as the bands between.
+    """The lateness from watermark delays, given by input and column; None unless every edge has a time band on such
+    columns. Each input has one time column. For inputs that are not adjacent, the bands between them add up.
     """
     columns: dict[int, str] = {}
     later: dict[int, dict[int, int]] = {r: {} for r in range(len(graph.names))}
@@ -94,9 +91,8 @@ def _reaches(later: Mapping[int, Mapping[int, int]], r: int, before: int | None)
 
 Kind = Literal["push", "idle", "settle", "finish", "budget"]
 EPOCH = 5
-"""Raised whenever a join gives other answers, or the same in another order, to the same pieces and events.
-
-A tail that was written in another epoch is not replayed. `tests/online/frame/golden_log.py` says when to raise it.
+"""Incremented whenever a join gives other answers, or the same in another order, to the same pieces and events. A tail
+of another epoch is not replayed. `tests/online/frame/golden_log.py` says when to increment it.
 """
 
 
@@ -143,7 +139,7 @@ def pack_events(events: Iterable[Event]) -> bytes:
 
 
 def unpack_events(data: bytes | pa.Buffer) -> Iterator[Event]:
-    """The events that `pack_events` was given; `DataError` if there are none such."""
+    """The inverse of `pack_events`; `DataError` if the bytes are not events."""
     heads, parts = unpack(data)
     for (kind, side, units, times), rows in zip(heads, parts, strict=True):
         yield Event(kind, side, units, times, rows)
@@ -152,18 +148,18 @@ def unpack_events(data: bytes | pa.Buffer) -> Iterator[Event]:
 FORMAT = 6
 NEVER_MATCHES = -(2**63)
 """The expiry of no rows at all."""
-_MOST_SPANS = 128  # so that a span is some hundredth of what is kept
-_RETAINED_LATER = 8  # rows stay for at most an eighth longer than they must: so steps in which rows leave are few
-_SPAN_OF_A_TAIL = 64  # of what is retained: longer spans would let rows go late
-_OPEN = 64 << 10  # bytes up to which a piece takes more events: so pieces are few, and little is written twice
-_FEW = 32  # pieces that may be small, so that little leaves late
-_WORTH = 4  # a quarter of the bytes, so that taking up what stays costs no more than some three times what came
+_MOST_SPANS = 128  # so that a span is about a hundredth of the state
+_RETAINED_LATER = 8  # rows stay at most an eighth longer than they must, so that few steps retire rows
+_SPAN_OF_A_TAIL = 64  # of the retention: longer spans would retire rows late
+_OPEN = 64 << 10  # bytes up to which a piece takes more events, so that pieces are few and little is rewritten
+_FEW = 32  # pieces that may be small, so that few rows leave late
+_WORTH = 4  # a quarter of the bytes, so that restoring the rest costs at most three times the new rows
 _LONG_TAIL = 2  # half of the bytes: a restart joins the tail again, so it must not grow longer
 _SHORT_TAIL = 1 << 20  # bytes of a tail that is never too long
 
 
 class How(NamedTuple):
-    """How a bucket is joined, which may change from run to run; `owed` says when all is given."""
+    """How a bucket is joined, which may change from run to run; `owed` says when owed results are given."""
 
     algorithm: str
     memory: int
@@ -175,17 +171,16 @@ class How(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """What bounds the state, which may change from run to run: how long rows are retained, and how late they may be."""
+    """The bounds of the state, which may change from run to run: the retention of rows, and their lateness."""
 
     retain_ms: int | None
     lateness: Lateness | None
 
 
 class Span(NamedTuple):
-    """Pieces that leave together: those before piece `end` and not of the span before.
-
-    All their `rows` came from `since` to `came`, in milliseconds, and match nothing once the watermark is later than
-    `expiry`; None if that is not known.
+    """Pieces that leave together: those from the end of the previous span to piece `end`. All their `rows` arrived
+    from `since` to `came`, in milliseconds, and match nothing once the watermark is later than `expiry`; None if
+    unknown.
     """
 
     end: int
@@ -196,7 +191,7 @@ class Span(NamedTuple):
     rows: int
 
     def joined(self, later: Span) -> Span:
-        """This span and the next one as one, which leaves when both may."""
+        """This span and the next one merged; it leaves when both may leave."""
         known = self.expiry is not None and later.expiry is not None
         expiry = max(self.expiry, later.expiry) if known else None  # type: ignore[type-var]  # both are known
         since, came = min(self.since, later.since), max(self.came, later.came)
@@ -205,15 +200,14 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class Header:
-    """A bucket's state but for its events, which are pieces numbered from `first` to the end of the last of `spans`.
-
-    `meaning` is what the rows are and when they match, `spread` what their bucket depends on: neither can change. `how`
-    is how the events were joined, `coming` how it goes on from the next micro-batch, if otherwise; `bounds` is what was
-    asked for when the state was stored. Pieces before `base` are settled: only their rows count. `nonce` is that of the
-    join that lives on, and new whenever the state is stored; if it is empty, the next micro-batch rebuilds the join.
-    `tail` are the bytes of pieces from `base` on, `last` those of the last piece. `settled` says that nothing is owed.
-    `pauses` counts the pauses since rows came, `rows` all rows that came, `newest` are event times by side, `watermark`
-    is the latest one by which rows were late or left.
+    """A bucket's state without its events, which are pieces numbered from `first` to the end of the last of `spans`.
+    `meaning` has the schemas and predicates, `spread` the rule of buckets: neither can change. `how` is how the events
+    were joined, `coming` how the next micro-batch is joined, if different; `bounds` are those of the run that stored
+    the state. Pieces before `base` are settled: only their rows count. `nonce` is that of the resident join, and new
+    whenever the state is stored; if it is empty, the next micro-batch rebuilds the join. `tail` are the bytes of pieces
+    from `base` on, `last` those of the last piece. `settled` says that nothing is owed. `pauses` counts the pauses
+    since the last rows, `rows` all rows so far, `newest` has event times by side, `watermark` is the latest one that
+    was applied.
     """
 
     meaning: dict[str, Any]
@@ -238,12 +232,12 @@ class Header:
 
     @classmethod
     def new(cls, meaning: dict[str, Any], how: How, inputs: int) -> Header:
-        """The header of a bucket to which nothing has come yet."""
+        """The header of an empty bucket."""
         return cls(meaning, how, [False] * inputs, [None] * inputs)
 
     @classmethod
     def load(cls, stored: dict[str, Any] | None, meaning: dict[str, Any], how: How, inputs: int) -> Header:
-        """The stored header, or a new one; `ConfigError` if it is of another join."""
+        """The stored header, or a new one; `ConfigError` if it belongs to another join."""
         if stored is None:
             return cls.new(meaning, how, inputs)
         coming, bounds, spans = stored.pop("coming"), stored.pop("bounds", None), stored.pop("spans")
@@ -265,7 +259,7 @@ class Header:
             )
 
     def check_spread(self, now: str) -> None:
-        """`ConfigError` if rows would go to other buckets than before, where they could not find each other."""
+        """`ConfigError` if rows would go to other buckets than before, and so miss matches."""
         if self.spread is None:
             self.spread = now
         if self.spread != now:
@@ -284,7 +278,7 @@ class Header:
 
     @staticmethod
     def new_nonce() -> str:
-        """A number that no stored state has had."""
+        """A unique number for a stored state."""
         return uuid.uuid4().hex
 
     # ------------------------------------------------------------------ pieces
@@ -296,7 +290,7 @@ class Header:
 
     @property
     def bytes(self) -> int:
-        """Those of all pieces."""
+        """Bytes of all pieces."""
         return sum(span.bytes for span in self.spans)
 
     @property
@@ -305,13 +299,13 @@ class Header:
         return self.next == 0
 
     def takes_more(self, now_ms: int, retain_ms: int | None, settled: bool) -> bool:
-        """Whether there are many pieces, and the last one is small, young and `settled` enough for more events."""
+        """Whether there are many pieces, and the last one is small, recent and settled enough for more events."""
         if self.next - self.first < _FEW or not 0 < self.last < _OPEN or settled != (self.base == self.next):
             return False
         return retain_ms is None or now_ms - self.spans[-1].since < retain_ms // _SPAN_OF_A_TAIL
 
     def drop_last(self) -> int:
-        """The number of the last piece, which will be rewritten; the span that it was in goes on."""
+        """Remove the last piece, which will be rewritten, and return its number; its span continues."""
         span = self.spans[-1]
         self.spans[-1] = span._replace(end=span.end - 1, bytes=span.bytes - self.last)
         if self.base > self.next:
@@ -322,14 +316,14 @@ class Header:
         return span.end - 1
 
     def add_pieces(self, sizes: list[int], rows: int, now_ms: int, expiry: int | None, goes_on: bool) -> None:
-        """Pieces of these sizes, whose rows came now; they belong to the last span if that one `goes_on`."""
+        """Add pieces of these sizes, whose rows arrived now; they belong to the last span if `goes_on`."""
         span = Span(self.next + len(sizes), sum(sizes), now_ms, now_ms, expiry, rows)
         self.spans.append(self.spans.pop().joined(span) if goes_on else span)
         self._has_more(sizes)
         self._join_spans()
 
     def add_pieces_without_rows(self, sizes: list[int], now_ms: int) -> None:
-        """Pieces that bring no rows: when the last span leaves stays as it is."""
+        """Add pieces without rows, which do not change when the last span leaves."""
         if self.spans:
             last = self.spans[-1]
             self.spans[-1] = last._replace(end=last.end + len(sizes), bytes=last.bytes + sum(sizes))
@@ -342,11 +336,11 @@ class Header:
 
     @property
     def has_long_tail(self) -> bool:
-        """Whether the tail is a large part of the state, so that it is time to settle."""
+        """Whether the tail is so large a part of the state that the join should settle."""
         return self.tail > max(_SHORT_TAIL, self.bytes // _LONG_TAIL)
 
     def _join_spans(self) -> None:
-        """The two neighbours that came in the shortest time become one, while there are too many."""
+        """Merge the two adjacent spans of the shortest total time, while there are too many."""
         while len(self.spans) > _MOST_SPANS:
             at = min(range(_MOST_SPANS), key=lambda n: self.spans[n + 1].came - self.spans[n].since)
             self.spans[at : at + 2] = [self.spans[at].joined(self.spans[at + 1])]
@@ -356,27 +350,27 @@ class Header:
         return sum(span.rows for span in self.spans if span.end <= piece)
 
     def drop_before(self, piece: int) -> None:
-        """Pieces before this one, the end of a span, are gone; all are settled."""
+        """Drop the pieces before this one, the end of a span; all are settled."""
         self.first, self.spans = piece, [span for span in self.spans if span.end > piece]
 
     def settle(self) -> None:
-        """Nothing is owed to what is stored: from now on only its rows count."""
+        """Mark all stored pieces as settled: from now on only their rows count."""
         self.base, self.tail, self.settled = self.next, 0, True
 
     def clear(self) -> None:
-        """All pieces are gone."""
+        """Drop all pieces."""
         self.first = self.base = self.next
         self.spans, self.tail, self.last = [], 0, 0
 
     # ------------------------------------------------------------------ rows that leave
 
     def raise_watermark(self, now: int | None) -> int | None:
-        """The watermark of this micro-batch: it never goes back, whatever delays are asked for, as rows left by it."""
+        """The watermark of this micro-batch. It never decreases, even if delays change, as rows have left by it."""
         self.watermark = max((at for at in (self.watermark, now) if at is not None), default=None)
         return self.watermark
 
     def leaving(self, now_ms: int, retain_ms: int | None, watermark: int | None) -> int:
-        """The piece before which rows leave: retained for long enough, or older than any row that may come matches."""
+        """The piece before which rows leave: their retention is over, or no later row can match them."""
         return max(self._outdated(now_ms, retain_ms), self._unmatched(watermark))
 
     def _outdated(self, now_ms: int, retain_ms: int | None) -> int:
@@ -394,7 +388,7 @@ class Header:
         return end if _WORTH * freed >= self.bytes else self.first
 
     def _end_of_those(self, may_leave: Callable[[Span], bool]) -> int:
-        """Where the first spans that all may leave end."""
+        """The end of the leading spans that may all leave."""
         end = self.first
         for span in self.spans:
             if not may_leave(span):
@@ -402,29 +396,28 @@ class Header:
             end = span.end
         return end
 
-    # ------------------------------------------------------------------ how it goes on
+    # ------------------------------------------------------------------ the next micro-batch
 
     @property
     def planned(self) -> How:
-        """How this micro-batch is joined, in every attempt, whatever this run asks for."""
+        """How this micro-batch is joined in every attempt, whatever this run requests."""
         return self.coming or self.how
 
     @property
     def free_to_change(self) -> bool:
-        """Whether any join gives the same answers in this micro-batch: nothing was owed before, nothing will be."""
+        """Whether every join gives the same answers in this micro-batch: nothing is owed before or after it."""
         return self.settled and (self.planned.owed == "batch" or self.is_new)
 
     def bounded_by(self, wanted: Bounds) -> Bounds:
-        """What bounds the state in this micro-batch, in every attempt; what is wanted now holds from the next one on.
-
-        Rows that leave are given all that they are owed before, so attempts must let the same rows go.
+        """The bounds of the state in this micro-batch, in every attempt; the requested ones hold from the next one on.
+        All owed results of rows are given before they leave, so all attempts must retire the same rows.
         """
         bounds = wanted if self.bounds is None or self.free_to_change else self.bounds
         self.bounds = wanted
         return bounds
 
     def check_epoch(self) -> None:
-        """`ConfigError` if answers are owed that only the version which wrote the state can tell from those given."""
+        """`ConfigError` if answers are owed that only the version which wrote the state can reproduce."""
         if self.epoch != EPOCH and not self.free_to_change:
             raise ConfigError(
                 f"the checkpoint was written by a version of Dovetail that gives answers in another order (epoch "
@@ -433,5 +426,5 @@ class Header:
             )
 
     def goes_on_as(self, how: How, wanted: How) -> None:
-        """The micro-batch was joined so; from the next one on as is wanted."""
+        """Record how the micro-batch was joined, and how the next ones will be."""
         self.how, self.epoch, self.coming = how, EPOCH, None if wanted == how else wanted

@@ -1,6 +1,5 @@
-"""When rows of an online join match: equal keys, a band around a key, or both, along a tree of inputs.
-
-Two inputs have one edge.
+"""Predicates of online joins: equal keys, a band around a key, or both, along a tree of inputs. Two inputs have one
+edge.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Band:
     """Rows match if lo <= right - left <= hi, both bounds included; null and NaN match nothing.
 
     Bounds are numbers for numeric columns and `timedelta` for dates and times. Whole-number, decimal and time columns
-    are compared exactly; doubles as the difference that a computer gives for them.
+    are compared exactly; doubles by their floating-point difference.
     """
 
     left: str
@@ -176,7 +175,7 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Two attributes that must match: equal, or within a band; `within` is a band besides equal columns."""
+    """Two attributes that must match: equal, or within a band; `within` is a band in addition to equal columns."""
 
     ends: tuple[Attribute, Attribute]
     band: tuple[Any, Any] | None = None
@@ -184,7 +183,7 @@ class Edge:
 
     @property
     def predicate(self) -> Predicate:
-        """When the keys of a row of the first end and of one of the second match; `within` is asked besides."""
+        """The predicate between a row of the first end and one of the second; `within` is checked in addition."""
         first, second = self.ends
         if self.band is not None:
             return Predicate((), Band(first.columns[0], second.columns[0], *self.band))
@@ -192,7 +191,7 @@ class Edge:
 
     @property
     def any_band(self) -> Band | None:
-        """The band of this edge, whether it has equal columns too or not."""
+        """The band of this edge, with or without equal columns."""
         return self.predicate.within or self.within
 
     @property
@@ -220,13 +219,13 @@ class JoinGraph:
         return tuple(dict.fromkeys(found))
 
     def nears(self, relation: int) -> tuple[str, ...]:
-        """The columns of one input by which bands besides equal columns are asked."""
+        """The columns of one input with bands in addition to equal columns."""
         bands = [(edge.within, edge.ends) for edge in self.edges]
         found = ((b.left, b.right)[at] for b, ends in bands if b for at in (0, 1) if ends[at].relation == relation)
         return tuple(dict.fromkeys(found))
 
     def n_keys(self, relation: int) -> int:
-        """How many keys a row of one input has: of its attributes, and of bands besides equal columns."""
+        """The number of keys of a row of one input: attributes, and bands in addition to equal columns."""
         return len(self.attributes(relation)) + len(self.nears(relation))
 
     @property
@@ -259,7 +258,7 @@ class JoinGraph:
                     argument="on",
                 )
         if edge.any_band is not None:
-            whole_bounds(edge.any_band, mine.field(edge.any_band.left).type)  # refuses what has no distance
+            whole_bounds(edge.any_band, mine.field(edge.any_band.left).type)  # refuses types without a distance
 
     def __str__(self) -> str:
         return " and ".join(self._shown(edge) for edge in self.edges)

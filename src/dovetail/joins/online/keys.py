@@ -1,4 +1,4 @@
-"""Keys of rows as int64, stable and exact where possible; where they are hashed, combinations are compared by value."""
+"""Encodes keys of rows as int64, exactly where possible; where keys are hashed, combinations are verified by value."""
 
 from __future__ import annotations
 
@@ -21,17 +21,16 @@ _SMALLEST = -(2**63)
 
 
 class JoinKeys:
-    """Keys of the rows of all inputs of a join, the same in every process; no memory a distinct value.
-
-    A row has a key for each attribute of its input, the same for every edge that uses it, and then one for each band
-    besides equal columns: an input has `counts` attributes and `widths` keys. Keys of one column of numbers, booleans,
-    dates, times or short decimals are exact; text, binary, wide decimals and several columns are hashed, and `same`
-    compares their values: see `exact`. `hash_bits` below 64 makes hashes meet, for tests.
+    """Keys of the rows of all inputs of a join, the same in every process; distinct values take no memory. A row has a
+    key for each attribute of its input, the same for every edge that uses it, and then one for each band in addition to
+    equal columns: an input has `counts` attributes and `widths` keys. Keys of one column of numbers, booleans, dates,
+    times or short decimals are exact; text, binary, wide decimals and several columns are hashed, and `same` compares
+    their values: see `exact`. `hash_bits` below 64 makes hashes collide, for tests.
 
     `ends`, `attributes` and `around` are by edge and end: input, number of the attribute there, and the range of keys
-    of the other end that match a key, as down, up and measure; `near` and `near_around` are the same of bands besides
-    equal columns, the number -1 where there is none. `order` is by input and attribute: the key by which rows are
-    ordered that have the same key, that of a band if there is one.
+    of the other end that match a key, as down, up and measure; `near` and `near_around` are the same for bands in
+    addition to equal columns, with number -1 if there is none. `order` is by input and attribute: the key that orders
+    rows of equal key, that of a band if there is one.
     """
 
     def __init__(self, graph: JoinGraph, schemas: Mapping[str, pa.Schema], hash_bits: int = 64) -> None:
@@ -53,7 +52,7 @@ class JoinKeys:
 
     @property
     def coded(self) -> bool:
-        """Whether rows of a join of two inputs have a band besides equal columns, and so two keys."""
+        """Whether rows of a join of two inputs have a band in addition to equal columns, and so two keys."""
         return bool(self.near[0, 0] >= 0)
 
     @property
@@ -90,7 +89,7 @@ class JoinKeys:
         return picked(batch, some), keys[:, some]
 
     def same(self, rows: Sequence[pa.RecordBatch]) -> Bool:
-        """Combination by combination, given as rows of each input, whether hashed columns are equal indeed."""
+        """Whether the hashed columns of each combination, given as rows of each input, are really equal."""
         equal = np.ones(rows[0].num_rows, np.bool_)
         for edge, keys in zip(self.graph.edges, self._edges, strict=True):
             if not keys.exact:
@@ -98,7 +97,7 @@ class JoinKeys:
         return equal
 
     def _near_numbers(self, edge: Edge) -> list[int]:
-        """At both ends of an edge the number of the key of its band besides equal columns; -1 without one."""
+        """At both ends of an edge the number of the key of its additional band; -1 without one."""
         if edge.within is None:
             return [-1, -1]
         columns = (edge.within.left, edge.within.right)
@@ -116,7 +115,7 @@ class JoinKeys:
     def _encoders_of(
         self, relation: int, attributes: Sequence[Attribute], first: Sequence[pa.Schema]
     ) -> list[tuple[_EqualKeys | _BandKeys, int]]:
-        """What gives each key, and at which end; all edges of an attribute or a column give the same."""
+        """The encoder of each key, and its end; all edges of an attribute or a column have the same one."""
         found: dict[int, tuple[_EqualKeys | _BandKeys, int]] = {}
         for at, edge in enumerate(self.graph.edges):
             for end in (0, 1):
@@ -174,7 +173,7 @@ class _BandKeys:
 
 
 class _EqualKeys:
-    """Keys that are equal where the columns of both ends are, and perhaps by chance if they are hashed."""
+    """Keys that are equal if the columns of both ends are, and rarely otherwise if they are hashed."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]], left: pa.Schema, hash_bits: int) -> None:
         self._pairs, self._mask = pairs, -1 if hash_bits >= 64 else (1 << hash_bits) - 1

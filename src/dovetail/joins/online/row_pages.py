@@ -1,7 +1,6 @@
-"""The columns of rows in memory: Arrow pages, rows named by page and place, dead rows squeezed out.
-
-Also hashes of whole rows, and an order of rows that depends on their values alone: a micro-batch that Spark repeats has
-the same rows, but other cores, other partitions and shuffles bring them in another order.
+"""Stores the columns of rows in memory: Arrow pages, with rows named by page and place; dead rows are removed. Also
+hashes whole rows, and orders rows by their values alone: a micro-batch that Spark repeats has the same rows, but
+possibly in another order.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _FEW_OF_A_PAGE = 64
 
 @dataclass(slots=True)
 class Page:
-    """Rows that came or were moved together, the slot of each (DEAD once it left), and how many are alive."""
+    """Rows added or moved together, the slot of each (DEAD once it left), and the number of live rows."""
 
     batch: pa.RecordBatch
     slots: I32
@@ -56,9 +55,8 @@ class NamedRows(NamedTuple):
     schema: pa.Schema
 
     def take(self, picks: Picks, distinct: bool = False) -> pa.RecordBatch:
-        """The picked rows, in their order; rows that come often are taken from their page once.
-
-        `distinct` promises that none comes twice.
+        """The picked rows, in their order; repeated rows are taken from their page once. `distinct`: no row is
+        repeated.
         """
         if not picks.groups:
             return pa.RecordBatch.from_pylist([], self.schema)
@@ -110,9 +108,9 @@ class Picks(NamedTuple):
 
 
 class RowPages:
-    """The rows of one side that are in memory. What is held stays within an eighth of what is alive, and a page.
+    """The rows of one side that are in memory. Memory stays within an eighth of the live rows' bytes, plus a page.
 
-    `refs` is an operator's array of row names by slot, kept right whenever rows move.
+    `refs` is an operator's array of row names by slot, updated whenever rows move.
     """
 
     def __init__(self, schema: pa.Schema, reservation: Reservation, refs: I64, page_bytes: int) -> None:
@@ -150,27 +148,27 @@ class RowPages:
         return number
 
     def settle(self, first_ref: int) -> None:
-        """All rows of the page of this name have arrived; those without a slot are dead."""
+        """End the arrival of the page with this first row; rows without a slot are dead."""
         page = self._pages[first_ref >> SHIFT]
         page.alive = int(np.count_nonzero(page.slots >= 0))
         self.tidy()
 
     def forget(self, refs: I64) -> None:
-        """These rows are dead; their columns stay until `tidy`."""
+        """Mark these rows as dead; their columns stay until `tidy`."""
         for number, _, places in Picks.of(refs).groups:
             page = self._pages[number]
             page.slots[places] = DEAD
             page.alive -= len(places)
 
     def tidy(self) -> None:
-        """Drop pages without rows, merge small ones, and squeeze out the dead where they are more than an eighth."""
+        """Drop empty pages, merge small ones, and compact those with more than an eighth of dead rows."""
         for number in [n for n, page in self._pages.items() if page.alive == 0]:
             self._drop(number)
         self._merge_small()
         self.squeeze(7 / 8)
 
     def squeeze(self, wanted: float) -> bool:
-        """Whether bytes were freed so that rows alive fill at least this share of what is held, fullest pages last."""
+        """Compact pages, fullest last, until live rows fill at least this share of memory; whether bytes were freed."""
         before = self.held
         while (worst := self._worst(wanted)) is not None:
             if not self._merge([worst]):
@@ -186,7 +184,7 @@ class RowPages:
         return number if page.alive < len(page.slots) else None
 
     def _merge_small(self) -> None:
-        """Pages of like size become one, so that there are few and each row is moved only some times."""
+        """Merge pages of similar size, so that there are few and each row is moved only a few times."""
         while len(self._pages) > 1:
             last, before = (list(self._pages)[at] for at in (-1, -2))
             small, large = self._pages[last].held, self._pages[before].held
@@ -196,7 +194,7 @@ class RowPages:
                 return
 
     def _merge(self, numbers: list[int]) -> bool:
-        """Whether the rows alive of these pages now have a page of their own; false if there is no room to copy."""
+        """Copy the live rows of these pages to a new page; False if there is no room to copy."""
         pages = [self._pages[n] for n in numbers]
         bound = sum(page.held for page in pages)
         if not self.reservation.try_grow(bound):
@@ -232,17 +230,17 @@ class RowPages:
         return NamedRows(self.batches(), self.schema)
 
     def gather(self, refs: I64, distinct: bool = False) -> pa.RecordBatch:
-        """The rows of these names, in this order; `distinct` promises that no name comes twice."""
+        """The rows of these names, in this order; `distinct`: no name is repeated."""
         return self.rows().take(Picks.of(refs), distinct)
 
     def close(self) -> None:
-        """Forget every page."""
+        """Drop every page."""
         self._pages.clear()
         self.reservation.close()
 
 
 def picked(batch: pa.RecordBatch, at: I64) -> pa.RecordBatch:
-    """Rows by number; a few of them by Arrow's own means, which start faster but do not know all types."""
+    """Rows by number; few rows by Arrow's own `take`, which starts faster but does not support all types."""
     few = len(at) < _FEW and _arrow_takes(batch.schema)
     return batch.take(pa.array(at)) if few else take_columns(batch, at)
 
@@ -268,9 +266,8 @@ def _alive(page: Page) -> pa.RecordBatch:
 
 
 def in_fixed_order(batches: Sequence[pa.RecordBatch], most_rows: int, most_bytes: int) -> Iterator[pa.RecordBatch]:
-    """The same rows in an order, and cut into batches, that follow from the rows alone, however they were cut before.
-
-    Rows of equal hashes are equal, or one case in 2^64: then they stay in the order in which they came.
+    """The same rows in an order and in batches that depend on the rows alone. Rows with equal hashes are equal, except
+    in one case of 2^64: then they stay in input order.
     """
     hashes = np.concatenate([row_hashes(batch) for batch in batches])
     names = np.concatenate([(at << SHIFT) + np.arange(batch.num_rows) for at, batch in enumerate(batches)])
@@ -291,7 +288,7 @@ def row_hashes(batch: pa.RecordBatch) -> I64:
 
 
 def _hashes(array: pa.Array) -> I64:
-    """A hash of each value; 0 of nulls, whatever lies below them."""
+    """A hash of each value; 0 for nulls."""
     return np.where(valid_rows(array), _value_hashes(array), 0)
 
 
@@ -309,7 +306,7 @@ def _value_hashes(array: pa.Array) -> I64:
 
 
 def _list_hashes(array: pa.Array) -> I64:
-    """Those of lists: the sum of what each item is at its place, which is a difference of two running sums."""
+    """Hashes of lists: the sum of the hashes of items at their places, as a difference of two running sums."""
     offsets = offsets_of(array).astype(np.int64)
     items = _hashes(array.values.slice(offsets[0], offsets[-1] - offsets[0]))
     offsets, sizes = offsets - offsets[0], np.diff(offsets)

@@ -1,4 +1,4 @@
-"""How a budget is split between rows, index, answers and buffers; the smallest budget that works."""
+"""Splits a budget between rows, index, answers and buffers; finds the smallest budget that works."""
 
 from __future__ import annotations
 
@@ -52,12 +52,11 @@ FITTED = Sizes()
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """What an operator needs besides the columns of rows, in bytes.
-
-    Of each slot (of which `kept` stay to the end), of each bucket, and a fixed part; of each arriving row and each
-    loaded row; of each collected combination, and how much of an answer each one stands for; of each block beside its
-    rows, and of each row that is written. `buffer` is the part of the budget (8 for an eighth) that is kept free for
-    blocks, 0 if rows make room for them; `bucket_rows` are those that a bucket should be able to hold.
+    """Bytes that an operator needs besides the columns of rows. Of each slot (`kept` bytes of it stay to the end), of
+    each bucket, and a fixed part; of each arriving row and each loaded row; of each collected combination, and how much
+    of an answer each one stands for; of each block beside its rows, and of each row that is written. `buffer` is the
+    part of the budget (8 for an eighth) that is kept free for blocks, 0 if rows make room for them; `bucket_rows` are
+    those that a bucket should be able to hold.
     """
 
     slot: int
@@ -121,7 +120,7 @@ def _estimated(kind: pa.DataType) -> int:
 def widths_of(schemas: Sequence[pa.Schema], seen: Mapping[int, int], alike: bool = True) -> tuple[int, ...]:
     """Bytes of a row of each input: measured where rows were seen, else estimated.
 
-    If inputs are `alike`, the estimate is as wrong as that of an input that was seen.
+    If inputs are `alike`, the estimate is corrected by the error of an input that was seen.
     """
     guessed = [max(1, estimated_row_bytes(schema)) for schema in schemas]
     ratio = max((width / guessed[r] for r, width in seen.items()), default=1.0)

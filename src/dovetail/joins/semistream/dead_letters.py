@@ -1,4 +1,4 @@
-"""Rows without a match as Parquet files, one for each step, micro-batch and partition, whole or not at all.
+"""Writes rows without a match to Parquet files, one per step, micro-batch and partition, each atomically.
 
 letters/
     <query id>-17-<run>-<step>-3.parquet  of micro-batch 17 of a query, from partition 3 of the step's input
@@ -8,9 +8,9 @@ letters/
 A step is one call of `enrich`. Spark repeats a micro-batch only in another run of its query, and then as a whole: the
 first task of a run that commits removes what earlier runs left of this micro-batch.
 
-Every action on a batch DataFrame evaluates it again. Its partitions may be others than before, and `show` reads only
-some of them. So letters of an action stay hidden until it has read as many rows as the one whose letters are there;
-then they take the place of these, all at once.
+Every action on a batch DataFrame evaluates it again. Its partitions may differ, and `show` reads only some of them. So
+the letters of an action stay hidden until it has read as many rows as the action whose letters are visible; then they
+replace those atomically.
 """
 
 from __future__ import annotations
@@ -36,9 +36,8 @@ _CLEARED: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
 @dataclass(frozen=True, slots=True)
 class LetterFile:
-    """Whose letters a file has: a step's, from one part of its input, in a micro-batch of one run of a query.
-
-    Where a batch DataFrame is enriched, they are those of one action.
+    """The origin of a file's letters: a step, one partition of its input, and a micro-batch of one run of a query, or
+    one action on a batch DataFrame.
     """
 
     step: str
@@ -50,7 +49,7 @@ class LetterFile:
 
     @property
     def family(self) -> str:
-        """How the names of all files of the step begin."""
+        """The prefix of the names of all files of the step."""
         batch = "" if self.query is None else f"{self.query}-{self.number}-{self.run}-"
         return f"{batch}{self.step}-"
 
@@ -119,7 +118,7 @@ class DeadLetters:
             self._filesystem.open_output_stream(f"{hidden}{_NONE}").close()
         else:
             self._move(f"{hidden}{_STAGED}")
-        while self._show(n_rows):  # what other tasks have staged meanwhile is shown as well
+        while self._show(n_rows):  # also shows what other tasks have staged meanwhile
             pass
 
     def _show(self, n_rows: int) -> bool:
@@ -142,7 +141,7 @@ class DeadLetters:
         return bool(staged)
 
     def _actions(self) -> dict[str, list[_Entry]]:
-        """What there is of each action on the DataFrame."""
+        """The entries of each action on the DataFrame."""
         found: dict[str, list[_Entry]] = {}
         for info in self._filesystem.get_file_info(fs.FileSelector(self._directory)):
             entry = _Entry.of(info.path, info.base_name, self._file.family)
@@ -153,7 +152,7 @@ class DeadLetters:
     def _clear_up(self) -> None:
         """Remove what earlier runs left of a micro-batch that is repeated: the first one that a worker has of a run.
 
-        A file that is newer than this attempt is none of theirs: then this attempt is one that outlived its run.
+        A file newer than this attempt belongs to a later run: then this attempt has outlived its own run.
         """
         if self._file.query is None or (self._path, self._file.query, self._file.run) in _CLEARED:
             return

@@ -1,4 +1,4 @@
-"""Which algorithm runs a request, with which sizes, and what it should then do."""
+"""Decides the algorithm of a request and its sizes, and predicts its rate."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _RING_BYTES = 33  # of a row in MESHJOIN's ring, beside its entry in the hash ta
 _MANY_ROWS = 4096
 _MOVED = 0.15  # of the exponent, beyond what a sample leaves open
 MATCHED, FIRST = "\0matched", "\0first"
-ENOUGH = 500  # sampled keys from which a skew can be told
+ENOUGH = 500  # sampled keys from which a skew can be estimated
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Codes of some of the stream's keys, and how many rows a task has in one go, if that is known.
+    """Codes of sampled stream keys, and the rows that a task has at a time, if known.
 
     `once`: no more rows follow, so that whatever a join learns must pay within these.
     """
@@ -85,13 +85,13 @@ class Decision:
         return self.to_json() == other.to_json()
 
     def to_json(self) -> dict[str, Any]:
-        """What a stream's state keeps of a decision."""
+        """The part of a decision that a stream's state stores."""
         io = None if self.io is None else asdict(self.io)
         return {"algorithm": self.algorithm, "sizes": asdict(self.sizes), "exponent": self.exponent, "io": io}
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Decision:
-        """The decision that was kept; of a checkpoint from before there were skew and costs in it, without these."""
+        """The stored decision; older checkpoints have no skew and no costs."""
         made = cls(found["algorithm"], Sizes(**found["sizes"]), "carried", exponent=found.get("exponent", 1.0))
         io = found.get("io")
         if io is None:
@@ -106,7 +106,7 @@ def _points(found: list[list[float]]) -> tuple[tuple[float, float], ...]:
 
 @dataclass(frozen=True, slots=True)
 class Wiring:
-    """How an operator is told what to join: the stream's key columns, and the master columns that answers need.
+    """The columns that an operator joins: the stream's key columns, and the master columns that answers need.
 
     `tells_match`: answers end with a column that says whether there was a master row; `tells_first`: and with one that
     says which are the first of their stream row.
@@ -120,7 +120,7 @@ class Wiring:
 
 
 def sample_of(tables: Iterable[pa.Table | pa.RecordBatch], on: Sequence[str], pages: Pages, rows: int | None) -> Sample:
-    """The codes of the keys that have a home in the master data."""
+    """The codes of the keys that have a page in the master data."""
     types = [pages.schema.field(name).type for name in pages.key]
     codes, found = KeyCodes(types), [np.empty(0, np.int64)]
     for table in tables:
@@ -133,11 +133,11 @@ def sample_of(tables: Iterable[pa.Table | pa.RecordBatch], on: Sequence[str], pa
 
 
 def distribution_of(sample: Sample | None, rows: int) -> tuple[Distribution, SkewEstimate | None]:
-    """How wanted master rows are: by the sample, else by Zipf's law with exponent 1."""
+    """How often master rows are requested: by the sample, else by Zipf's law with exponent 1."""
     rows = max(1, rows)
     if sample is None or len(sample.keys) < ENOUGH:
         return Zipf(rows, 1.0), None
-    if len(np.unique(sample.keys)) > rows:  # an index by fences gives keys a home that the master data has not
+    if len(np.unique(sample.keys)) > rows:  # an index by fences gives a page to keys that the master data does not have
         return uniform(rows), None
     found = _skew(sample.keys.tobytes(), rows)
     return found.distribution, found
@@ -159,7 +159,7 @@ def decide(
 ) -> Decision:
     """The algorithm and its sizes: as asked, by the models, or split evenly; a `PlanError` if memory is too small.
 
-    `io`: what reads cost, where that was seen; otherwise it is found out.
+    `io`: the observed cost of reads; measured if not given.
     """
     if request.algorithm != "auto" and (request.sizes is not None or request.tune in ("off", "measure")):
         sizes, origin = request.sizes or FITTED, "explicit" if request.sizes else "even split"
@@ -172,7 +172,7 @@ def decide(
 
 
 def is_enough(sample: Sample) -> bool:
-    """Whether a skew can be told from the sample."""
+    """Whether a skew can be estimated from the sample."""
     return len(sample.keys) >= ENOUGH
 
 
@@ -187,9 +187,8 @@ def moved(assumed: float, sample: Sample, rows: int) -> bool:
 def setting_for(
     request: Request, pages: Pages, stream: pa.Schema, sample: Sample | None, io: IoCosts | None = None
 ) -> tuple[Setting, SkewEstimate | None]:
-    """What the models are told: store, stream, memory, this machine's costs, and the skew of the sample.
-
-    `io`: what reads cost; left out, it is found out, and of large pages taken from the profile.
+    """The input of the models: store, stream, memory, this machine's costs, and the skew of the sample. `io`: the cost
+    of reads; if not given it is measured, or taken from the profile for large pages.
     """
     distribution, skew = distribution_of(sample, int(pages.starts[-1]))
     looks_up, cache = request.lookup, request.cache
@@ -214,9 +213,8 @@ def setting_of(
     policy: Policy | None = None,
     batch_rows: int | None = None,
 ) -> Setting:
-    """What joins of a stream with these columns over this store can expect inside a budget of `limit` bytes.
-
-    Reads of a simulated device are priced as it prices them. The index counts as the store's own memory.
+    """The setting of joins of a stream with these columns over this store within a budget of `limit` bytes. Reads of a
+    simulated device have the device's own cost. The index counts as the store's own memory.
     """
     model = pages.device.model
     if model.simulated:
@@ -292,7 +290,7 @@ def _tuned(request: Request, setting: Setting, skew: SkewEstimate | None) -> Dec
 def _sizes(request: Request, tuned: Prediction, setting: Setting) -> Sizes:
     """Tuned sizes, with waiting rows left to fill what the others leave, and the threshold that suits a named cache.
 
-    The less wanted a cached row may be for the cache to hold it, and the fewer rows wait at a time, the lower.
+    The threshold is lower if the cache can hold rarer rows, or if fewer rows wait at a time.
     """
     sizes = replace(tuned.sizes, waiting=None)
     if tuned.algorithm != "cachejoin" or not request.fits_cache or not sizes.cached:
@@ -304,7 +302,7 @@ def _sizes(request: Request, tuned: Prediction, setting: Setting) -> Sizes:
 
 
 def _checked(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, found: Decision) -> Decision:
-    """The decision if it fits the budget; tuned sizes that do not, by a hair, give way to an even split."""
+    """The decision if it fits the budget; tuned sizes that slightly exceed it are replaced by an even split."""
     spec = specification(request, wiring, pages, found.algorithm, found.sizes)
     try:
         spec.fit(request.join_memory, stream)
@@ -332,7 +330,7 @@ def smallest(pages: Pages) -> str:
 
 
 def check_store(algorithm: str, pages: Pages) -> None:
-    """A `PlanError` if the algorithm needs an index or an order that the store has not."""
+    """A `PlanError` if the algorithm needs an index or an order that the store does not have."""
     if algorithm == "auto":
         return
     model = model_of(algorithm)
@@ -372,11 +370,11 @@ def specification(request: Request, wiring: Wiring, pages: Pages, algorithm: str
     )
 
 
-_TURNS = 4  # trials; the quickest counts, for the others also waited for the processor
+_TURNS = 4  # trials; the fastest counts, since the others also waited for the processor
 
 
 def timed_costs(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema) -> IoCosts | None:
-    """What reads cost, and what a micro-batch does: both timed on this store, which takes some ten milliseconds.
+    """The cost of reads and of a micro-batch, both timed on this store, which takes some ten milliseconds.
 
     A micro-batch is timed as one row of the stream in a small join of its own.
     """

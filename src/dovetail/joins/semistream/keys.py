@@ -88,7 +88,7 @@ Normal = Numbers | Texts
 
 
 def normal_of(column: pa.Array) -> Normal:
-    """The keys that `column()` made a column of."""
+    """The keys that `column()` converted to a column."""
     if column.type == pa.int64():
         return Numbers(column.to_numpy())
     if len(column) == 0:
@@ -114,7 +114,7 @@ def above(keys: Normal, fences: Normal, picked: I64) -> Bool:
     raise TypeError("keys and fences are of different forms")
 
 
-_NARROW_DIGITS = 18  # a decimal of so many digits is an int64 number of its last digit
+_NARROW_DIGITS = 18  # digits of a decimal whose unscaled value fits in an int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class KeyForm:
         return len(self.types) == 1 and _is_number(self.types[0])
 
     def normal(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Normal, Bool]:
-        """The normal key of each row, and whether it has one; where a part is null there is a form of no meaning."""
+        """The normal key of each row, and whether it has one; a key with a null part has an undefined form."""
         plain = [_plain(column) for column in columns]
         self._check(plain)
         valid = np.logical_and.reduce([valid_rows(column) for column in plain])
@@ -358,12 +358,12 @@ _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
 
 
 class KeyCodes:
-    """Codes for keys of these types; with `exact`, equal codes are equal keys, else `same` must have the last word.
+    """Codes for keys of these types; with `exact`, equal codes are equal keys, else `same` decides.
 
     One column of whole numbers, booleans, dates, times, floats or decimals of up to 18 digits is coded by value. Text,
     binary values, wide decimals and several columns are hashed to 64 bits. NaN equals NaN and 0.0 equals -0.0, as in
     Spark; a null in any column makes the row invalid, or with `null_safe` is a value like others, equal to itself.
-    `bits` below 64 makes hashes meet, to test that nothing trusts them.
+    `bits` below 64 makes hashes collide, for tests.
     """
 
     def __init__(self, types: Sequence[pa.DataType], bits: int = 64, null_safe: bool = False) -> None:
@@ -429,7 +429,7 @@ def _hashes(array: pa.Array) -> I64:
 
 
 def comparable(stream: pa.DataType, master: pa.DataType) -> bool:
-    """Whether every key of the stream's type is also one of the master's, so that it can be cast once and for all."""
+    """Whether every value of the stream's type is also one of the master's type, so that keys can be cast."""
     if pa.types.is_dictionary(stream):
         stream = stream.value_type
     if stream == master or (stream in _TEXT and master in _TEXT) or (stream in _BINARY and master in _BINARY):

@@ -1,4 +1,4 @@
-"""What a user asks of an enrichment, checked before anything touches Spark or the store."""
+"""The options of an enrichment, checked before Spark or the store is used."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ OLDEST = Lookup("oldest")
 
 @dataclass(frozen=True, slots=True)
 class Residence:
-    """How long a row may wait before oldest rows go first: so many loads, so many seconds, or both."""
+    """The longest wait of a row before the oldest rows go first, in loads, in seconds, or both."""
 
     loads: int | None = None
     seconds: float | None = None
@@ -116,11 +116,11 @@ Replaces = Literal["random", "least_frequent", "adaptive"]
 
 @dataclass(frozen=True, slots=True)
 class CachePolicy:
-    """How keys get into the cache and out again.
+    """How keys enter and leave the cache.
 
     A key enters when a load finds at least `threshold` waiting rows of it. In a full cache `random` overwrites any key,
     `least_frequent` the one with the fewest hits, and each overwriting raises the threshold: the printed rule,
-    which freezes. `adaptive` compares with the least of sixteen keys drawn and replaces only a lesser one; every
+    which freezes. `adaptive` compares with the least of sixteen random keys and replaces it only if it is lesser; every
     `every` loads (default: a number from that of the segments) hits count half and the threshold falls by one. It also
     remembers keys that are not in the master data.
     Reference: Naeem 2012, 8.2 and algorithm 6; Naeem 2014, 2 (SSCJ); docs/algorithms/semistream.md, 2.10 and 6.7.
@@ -215,7 +215,7 @@ def park(*, retry: str | float = "5s", deadline: str | float = "10 min") -> Park
 
 
 def sets_aside(on_miss: OnMiss) -> bool:
-    """Whether rows without a match are wanted for something."""
+    """Whether rows without a match are kept."""
     return not isinstance(on_miss, Drop)
 
 
@@ -278,7 +278,7 @@ AsOf = Literal["answered", "admitted"]
 class Request:
     """A validated request; columns are checked later, against stream and store.
 
-    `fits_cache`: the cache was only named, so that its threshold is tuned as sizes are.
+    `fits_cache`: the cache was given by name only, so that its threshold is tuned.
     """
 
     on: tuple[Key, ...]
@@ -309,7 +309,7 @@ class Request:
 
     @property
     def arrival_memory(self) -> int:
-        """Bytes of arriving rows that are kept in memory until the join takes them; what is more waits on disk."""
+        """Bytes of arriving rows that are kept in memory until the join takes them; the rest waits on disk."""
         return self.memory // 16 if self.mode == "carry" else 0
 
     @property
@@ -373,7 +373,7 @@ class EnrichOptions:
 
 
 def key_pairs(request: Request, store: MasterStore, stream_columns: Sequence[str]) -> tuple[Key, ...]:
-    """The keys in the order of the store's key, of which they may be part; a `PlanError` for what is not there."""
+    """The keys in the order of the store's key, or part of it; a `PlanError` for missing columns."""
     for key in request.on:
         known_column("on: the stream", key.left, stream_columns, "on")
         known_column("on: the store's key", key.right, store.key, "on")

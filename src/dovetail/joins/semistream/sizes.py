@@ -1,4 +1,4 @@
-"""Segments of master data, and how a budget is split between the parts of a semi-stream join."""
+"""Splits a budget between the parts of a semi-stream join, and master data into segments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dovetail.joins.semistream.master.pages import KeyedPages, Pages
 
 
 class Segments:
-    """Aligned runs of `per_segment` pages. With `pinned`, the first so many pages are one more segment, the last one.
+    """Aligned runs of `per_segment` pages. The first `pinned` pages, if any, are one more segment, the last one.
 
     A segment that would begin among the pinned pages begins after them; one wholly among them is empty.
     """
@@ -102,15 +102,15 @@ def width_of(schema: pa.Schema) -> float:
 
 Part = Literal["waiting", "cached", "pinned", "resident", "chunks"]
 INTAKE_BYTES = 72  # of a row being admitted: code, validity, segment, reference, cache hit, and what they come from
-TYPICAL_SEEK_BYTES = 50_000  # what a device could have read in the time of one seek; about equal on disks and flash
+TYPICAL_SEEK_BYTES = 50_000  # bytes that a device reads in the time of one seek; similar on disks and flash
 PAIR_BYTES = 16  # of a collected pair of a stream row and a master row
-GARBAGE = 2.0  # stored rows against wanted ones, between two compactions
+GARBAGE = 2.0  # stored rows per live row, between two compactions
 CACHED_GARBAGE = 1.3  # the same of cached rows, which stay for longer
 WORTH_A_ROUND = 4  # segments; for fewer at a time a round saves nothing
 MOST_TOGETHER = 1 << 15
 ROUND_ROW_BYTES = 24  # of a master row in a round beside the row: its code, and what that comes from
 ROUND_SEGMENT_BYTES = 64  # of a segment in a round: its number, its waiting rows, its place, each twice
-NOTED_KEYS = 4096  # keys met before those that deserve it enter a cache, at most
+NOTED_KEYS = 4096  # most keys matched before the qualifying ones enter a cache
 ROUND_KEYS = 8192  # of one request to a store that finds keys, at most; more save nothing
 KEYED_INTAKE = 16384
 
@@ -123,9 +123,9 @@ class Sizes:
     R-MESHJOIN only (l). `pinned`: pages kept from the start (X-HYBRIDJOIN, Optimised X-HYBRIDJOIN). `cached`: keys in
     the cache (h_R; CACHEJOIN, SSCJ). `resident`: segments kept in memory (Partition-based, SSIJ). `page_cache`: pages
     that INLJ keeps. `together`: segments that are picked one after the other and loaded in one round, at most, and no
-    more than a sixteenth of the budget holds; 1 serves each before the next is picked. Left out, it is 1 on simulated
-    devices, whose figures are those of single loads, and as many as there is room for on others. `threshold`: waiting
-    rows with which a key first gets into the cache (CACHEJOIN, SSCJ); left out, what the cache's policy says.
+    more than a sixteenth of the budget holds; 1 serves each before the next is picked. The default is 1 on simulated
+    devices, whose figures are those of single loads, and as many as fit on others. `threshold`: waiting rows with which
+    a key first gets into the cache (CACHEJOIN, SSCJ); left out, what the cache's policy says.
     """
 
     waiting: int | None = None
@@ -157,10 +157,8 @@ FITTED = Sizes()
 
 @dataclass(frozen=True, slots=True)
 class Footprint:
-    """Bytes of everything in a join but the parts that are sized, for one length of segment and one budget.
-
-    A `keyed` join asks the store for keys, never for segments: its rounds, and what is held of them, are as large as
-    their keys' rows.
+    """Bytes of everything in a join except the sized parts, for one segment length and one budget. A `keyed` join asks
+    the store for keys, never for segments: its rounds hold the rows of their keys only.
     """
 
     segments: Segments
@@ -216,7 +214,7 @@ class Footprint:
 
     @property
     def round_segments(self) -> int:
-        """Segments of a round, at most: as many as were wanted, if there is room for that and it is worth it."""
+        """The most segments of a round: the requested number, if it fits and is large enough to help."""
         if self.keyed:
             return self.together
         affordable = self.round_rows // max(1, self.segments.most_swapped_rows)
@@ -224,7 +222,7 @@ class Footprint:
 
     @property
     def noted_keys(self) -> int:
-        """Keys met in a round before a cache looks at them."""
+        """Keys matched in a round before a cache considers them."""
         return min(NOTED_KEYS, self.round_rows)
 
     @property
@@ -234,7 +232,7 @@ class Footprint:
 
     @property
     def round(self) -> int:
-        """What a round needs beside its rows; nothing if segments are served one by one."""
+        """Memory of a round beside its rows; 0 if segments are served one by one."""
         if self.round_segments < 2:
             return 0
         noted = met_bytes(self.noted_keys, self.noted_rows)
@@ -277,7 +275,7 @@ def footprint(
 
 
 def asks_for_keys(pages: Pages, parts: Sequence[Part]) -> bool:
-    """Whether a join of these parts asks the store for keys: it finds them, and no segment has to be there whole."""
+    """Whether a join of these parts asks the store for keys: the store finds keys, and no part needs whole segments."""
     whole = {"pinned", "resident", "chunks"} & set(parts)
     return isinstance(pages, KeyedPages) and pages.finds_keys and not whole
 

@@ -1,9 +1,9 @@
-"""The state of mode "carry" between micro-batches: what waits or is parked as bytes, and the log of states.
+"""Stores the state of mode "carry" between micro-batches: waiting and parked rows as bytes, and a log of states.
 
-Which rows wait after a micro-batch depends on memory, on how Spark cuts the input into tasks, on measured times. A sink
-may have the answers of a micro-batch that Spark runs again with all of these changed. So the state that a micro-batch
-leaves is logged before a sink can have its answers. A repeated attempt finds the state that the first one left, answers
-all rows but those that wait in it, and leaves the same state.
+Which rows wait after a micro-batch depends on memory, on Spark's partitions and on measured times. Spark may repeat a
+micro-batch whose answers a sink already has, with all of these changed. So the state that a micro-batch leaves is
+logged before a sink gets its answers. A repeated attempt finds the state that the first one left, answers all rows but
+those that wait in it, and leaves the same state.
 
 versions/
     <query id>/
@@ -37,11 +37,11 @@ NEXT = "next_ms"  # of a parked row: when it is tried again
 class Carried:
     """The state of one owner after a micro-batch: all that its later answers depend on.
 
-    `decision` is what the operator must be opened by to take the snapshot up. `drained_ms` is the time of the batch
-    since when rows wait. `snapshot` is the operator's, `parked` has rows without a match that are to be tried again,
-    with when in column "next_ms". `turns` are micro-batches with rows so far. `name` tells the owner from all others,
-    those of other joins of the query among them. `log` is the mark of the version log in which the state is, too.
-    `columns` has the names of the stream's columns, and `on` as it was; empty in states of versions that did not tell.
+    `decision` is the one with which the operator must be opened to restore the snapshot. `drained_ms` is the time of
+    the batch since which rows wait. `snapshot` is the operator's, `parked` has rows without a match that are to be
+    tried again, at the time in column "next_ms". `turns` are micro-batches with rows so far. `name` identifies the
+    owner among those of all joins of the query. `log` is the mark of the version log that also has the state. `columns`
+    has the names of the stream's columns, and `on` as it was; empty in states of older versions.
     """
 
     version: str
@@ -114,9 +114,8 @@ _REPLAYED = 1  # batches before the newest one whose states stay: only the newes
 
 @dataclass(frozen=True, slots=True)
 class StateLog:
-    """Where the state that a micro-batch leaves is logged, in the directory of the query.
-
-    The name in the state tells its log from those of other owners and of other joins of the query.
+    """The log of the state that a micro-batch leaves, in the directory of the query. The name in the state identifies
+    the log among those of other owners and other joins of the query.
     """
 
     directory: Path
@@ -130,7 +129,7 @@ class StateLog:
         return self.directory / f"{self.name}.{self.batch}{'-idle' if self.idle else ''}.state"
 
     def read(self) -> Carried | None:
-        """The state that the first attempt at this micro-batch left; None if this is the first one to come so far."""
+        """The state that the first attempt at this micro-batch left; None if this is the first attempt."""
         try:
             data = self.place.read_bytes()
         except FileNotFoundError:
@@ -146,7 +145,7 @@ class StateLog:
             ) from error
 
     def write(self, data: bytes) -> None:
-        """Log the state, once; a `ConfigError` where another attempt at the same time left another one."""
+        """Log the state, once; a `ConfigError` if a concurrent attempt logged another one."""
         temporary = self.place.with_name(f".{uuid.uuid4().hex}")
         try:
             self.directory.mkdir(parents=True, exist_ok=True)
@@ -178,7 +177,7 @@ class StateLog:
 
 
 def _published(temporary: Path, place: Path) -> bool:
-    """Whether this was the first to give the file its name; it appears whole or not at all."""
+    """Rename the file atomically; False if the name is taken."""
     try:
         os.link(temporary, place)
     except FileExistsError:
@@ -191,7 +190,7 @@ def _published(temporary: Path, place: Path) -> bool:
 
 
 class WaitingRows:
-    """The rows that wait or are parked in a state, each as often as it is there; others are told from them by value."""
+    """The waiting and parked rows of a state, with their multiplicity; rows are compared by value."""
 
     def __init__(self, state: Carried, columns: pa.Schema) -> None:
         parked = [] if state.parked is None else state.parked.drop_columns([NEXT]).to_batches()
@@ -201,7 +200,7 @@ class WaitingRows:
         return int(self._rows.num_rows)
 
     def others(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows that are not kept; of equal ones the first are the kept ones."""
+        """The rows that are not in the state; of equal rows the first ones count as kept."""
         for batch in batches:
             found = self._without(batch) if len(self) else batch
             if found.num_rows:

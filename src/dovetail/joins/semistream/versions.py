@@ -1,4 +1,4 @@
-"""Which version of the master data each micro-batch was answered from, kept so that a replay takes the same one.
+"""Logs the version of the master data that each micro-batch reads, so that a replay reads the same one.
 
 versions/
     .shared              the driver's mark: a worker that does not see it has another disk
@@ -35,9 +35,9 @@ _WRITER_S = 90 * 86_400  # that a join is known whose dead letters a query keeps
 _LOST_S = 60  # that an entry may be empty while it is written, on a file system without links
 _ATTEMPTS = 200  # to read an entry that another task is just writing
 Hold: TypeAlias = Callable[[str], bool]
-"""Whether a version is there and from now on stays."""
+"""Holds a version; False if it is gone."""
 Defer: TypeAlias = Callable[[Path], object]
-"""Takes a file that is still to be brought to the disk."""
+"""Takes a file that must still be flushed to disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +61,8 @@ class VersionLog:
     """A directory that driver and executors share, with one small file for each micro-batch.
 
     The first task of a batch to ask writes the entry, in one step; all others, and every replay, read it. So a batch
-    has one version however many tasks, attempts and restarts it takes. `legacy` is where entries were kept when stores
-    that shared a directory were not told apart.
+    has one version however many tasks, attempts and restarts it takes. `legacy` is the place of entries from before
+    stores in one directory had separate logs.
     """
 
     path: str
@@ -70,7 +70,7 @@ class VersionLog:
     legacy: str | None = None
 
     def marked(self) -> VersionLog:
-        """The same log with a mark that the driver wrote there, by which tasks know the directory."""
+        """The same log with a mark written by the driver, by which tasks recognise the directory."""
         place = Path(self.path) / MARK
         self._publish(place, json.dumps(uuid.uuid4().hex))
         return replace(self, mark=str(self._json(place)))
@@ -98,8 +98,8 @@ class VersionLog:
     ) -> Entry:
         """The version that the batch takes: as logged, else what `freshness` says now.
 
-        With `hold`, a version is logged only after it is held. A new entry of a store that keeps old versions is on the
-        disk when this returns; with `defer`, other tasks see it, and the caller brings it there.
+        With `hold`, a version is logged only after it is held. A new entry of a store that keeps old versions is on
+        disk when this returns; with `defer`, it is visible to other tasks, and the caller flushes it.
         """
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         found = self._newest(batch.query, name)
@@ -110,7 +110,7 @@ class VersionLog:
         return self._write(batch.query, name, attempt, proposal, keeps_versions(store), defer)
 
     def _is_lost(self, place: Path) -> bool:
-        """Whether a loss of power has left only the name of an entry: its micro-batch has not ended."""
+        """Whether a power failure left an empty entry, whose micro-batch has not ended."""
         try:
             found = place.stat()
         except OSError as error:
@@ -139,7 +139,7 @@ class VersionLog:
                         Path(entry.path).unlink()
 
     def move_on(self, batch: Batch, freshness: Freshness, store: MasterStore, gone: str) -> Entry:
-        """The version that takes the place of one which the store no longer has; the same for all tasks."""
+        """The version that replaces one which the store no longer has; the same for all tasks."""
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         attempt = self._newest(batch.query, name)
         if attempt is not None:
@@ -215,7 +215,7 @@ class VersionLog:
     def _write(
         self, query: str, name: str, attempt: int, entry: Entry, outlives_power: bool, defer: Defer | None = None
     ) -> Entry:
-        """The entry that is logged; that of a store without old versions need not survive a loss of power."""
+        """Logs an entry and returns it; that of a store without old versions need not survive a power failure."""
         place = self._file(query, name, attempt)
         if self._publish(place, json.dumps(asdict(entry)), outlives_power and defer is None):
             if outlives_power and defer is not None:
@@ -225,7 +225,7 @@ class VersionLog:
         return self._read(query, name, attempt)
 
     def _publish(self, place: Path, text: str, outlives_power: bool = True) -> bool:
-        """Whether this was the first to write the file."""
+        """Write the file; False if it exists."""
         temporary = place.with_name(f".{uuid.uuid4().hex}")
         try:
             place.parent.mkdir(parents=True, exist_ok=True)
@@ -265,7 +265,7 @@ def _write(place: Path, text: str, outlives_power: bool) -> None:
 
 
 def sync_file(place: Path) -> None:
-    """Bring a file and its name to the disk."""
+    """Flush a file and its directory entry to disk."""
     handle = os.open(place, os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(handle)
@@ -275,7 +275,7 @@ def sync_file(place: Path) -> None:
 
 
 def _published(temporary: Path, place: Path) -> bool:
-    """Whether this was the first to give the file its name; it appears whole or not at all."""
+    """Rename the file atomically; False if the name is taken."""
     try:
         os.link(temporary, place)
     except FileExistsError:

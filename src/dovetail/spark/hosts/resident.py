@@ -330,7 +330,7 @@ class _Starter:
             return
         self._is_reviving = True
         try:
-            with contextlib.suppress(OSError):  # the starter goes on without it
+            with contextlib.suppress(OSError):  # the starter continues without it
                 if not self._is_alive():
                     self._spawn()
         finally:

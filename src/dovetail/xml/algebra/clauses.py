@@ -1,8 +1,8 @@
-"""FLWOR expressions and paths as nested plans, for `normalise`.
+"""Translates FLWOR expressions and paths to nested plans, for `normalise`.
 
-`for` is UNNEST, `let` a variable, `where` SELECT, and so on. A step from a sequence has three stages: go through it,
-gather what is found, sort it. Parts of other expressions that read data and are always needed become variables:
-`<r>{ for $x in collection(...) ... }</r>` has no form in the algebra, but the FLWOR expression inside has one.
+`for` is UNNEST, `let` a variable, `where` SELECT, and so on. A step from a sequence has three stages: iterate over it,
+gather the results, sort them. Parts of other expressions that read data and are always needed become variables: `<r>{
+for $x in collection(...) ... }</r>` has no form in the algebra, but the FLWOR expression inside has one.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Value:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """What a name of the query stands for; `single`: always one item, `node`: only nodes."""
+    """The meaning of a name of the query; `single`: always one item, `node`: only nodes."""
 
     value: Expression
     single: bool = False
@@ -126,7 +126,7 @@ Reads = Callable[[tree.Expr], bool]
 
 
 def pulled(node: tree.Expr, reads: Reads) -> tuple[tree.Expr, dict[QName, tree.Expr]]:
-    """The expression with variables in place of such parts, and the parts by variable."""
+    """The expression with variables in place of parts that read data, and the parts by variable."""
     taken = _Taken(node, reads)
     return taken.without(node), taken.parts
 
@@ -222,7 +222,7 @@ def _not(node: tree.Expr) -> tree.Expr:
 
 
 def flwor(to: Normaliser, node: tree.Flwor, scope: Scope, chain: Chain) -> Value:
-    """SUBPLAN that gathers what `return` gives for each tuple of the clauses."""
+    """SUBPLAN that gathers the values of `return` for each tuple of the clauses."""
     nested = Clauses(to, scope, Chain(NestedTupleSource()))
     for clause in node.clauses:
         nested.add(clause)
@@ -232,7 +232,7 @@ def flwor(to: Normaliser, node: tree.Flwor, scope: Scope, chain: Chain) -> Value
 
 
 class Clauses:
-    """The clauses so far: their operators, and what their variables mean now."""
+    """The clauses so far: their operators, and the current meaning of their variables."""
 
     def __init__(self, to: Normaliser, scope: Scope, chain: Chain) -> None:
         self.to, self.scope, self.chain = to, scope, chain
@@ -290,7 +290,7 @@ class Clauses:
         for key in keys:
             value = key.value if key.value is not None else tree.VariableRef(key.variable)
             operand = self.to.operand(value, self.scope, self.chain)
-            if len(keys) > 1:  # a later key may ask for this one
+            if len(keys) > 1:  # a later key may use this one
                 operand = self.chain.assign(self.to.numbers.take(), operand)
                 self.scope = self.scope.binding(key.variable, Bound(operand))
             found[key.variable] = (Variable(self.to.numbers.take()), operand)
@@ -334,7 +334,7 @@ def path(to: Normaliser, node: tree.Path, scope: Scope, chain: Chain, stream: bo
 
 
 def mapped(to: Normaliser, node: tree.SimpleMap, scope: Scope, chain: Chain) -> Value:
-    """`left ! right`: what the right side gives for each item of the left one, not sorted."""
+    """`left ! right`: the values of the right side for each item of the left one, not sorted."""
     if uses_position(node.right):
         return to.evaluated(node, scope, chain)
     items = to.variable(node.left, scope, chain, stream=True)
@@ -345,7 +345,7 @@ def mapped(to: Normaliser, node: tree.SimpleMap, scope: Scope, chain: Chain) -> 
 
 
 def _one_item(start: tree.Expr, scope: Scope) -> Bound | None:
-    """What a path starts from, if that is one item for sure."""
+    """The start of a path, if it is certainly one item."""
     match start:
         case tree.VariableRef(name):
             bound = scope.names.get(name)

@@ -78,7 +78,7 @@ class Call(Expression):
 
     @property
     def line(self) -> int:
-        """The line in the query, 0 if it stands nowhere in it."""
+        """The line in the query, 0 if it has none."""
         return self.place[0]
 
     @property
@@ -91,9 +91,9 @@ class Call(Expression):
 class Evaluate(Expression):
     """A piece of the query without a form of its own in the algebra, for the evaluator.
 
-    `bindings` give the free variables of the piece (by the name that stands in it, "." for the context item). `upward`
-    says that it may look above the nodes it is given (parent axis, root() ...), so that they cannot be cut out of their
-    documents. `identity` says that it may ask which node is which.
+    `bindings` are the free variables of the piece (by the name used in it, "." for the context item). `upward` says
+    that it may access ancestors of its nodes (parent axis, root() ...), so that they cannot be cut out of their
+    documents. `identity` says that it may depend on the identity of nodes.
     """
 
     tree: Tree
@@ -127,7 +127,7 @@ def with_children(expression: Expression, new: tuple[Expression, ...]) -> Expres
 
 
 def rebuilt(expression: Expression, change: Callable[[Expression], Expression]) -> Expression:
-    """Every part replaced by what `change` says, from the inside out."""
+    """Every part replaced by the result of `change`, from the inside out."""
     inner = children(expression)
     new = tuple(rebuilt(part, change) for part in inner)
     return change(
@@ -179,7 +179,7 @@ INTERNAL = frozenset(
         "evaluate",
     )
 )  # fmt: skip
-"""Names of the algebra that are no functions of XQuery: a query that calls one of them calls something else."""
+"""Names of the algebra that are no functions of XQuery: a query that calls one of them means another function."""
 
 
 def test_name(test: NameTest | KindTest) -> Expression:
@@ -228,7 +228,7 @@ def is_step(expression: Expression) -> bool:
 
 
 def base_of_steps(expression: Expression) -> Expression:
-    """What a chain of steps starts from: $$2 of child(child($$2, "a"), "b")."""
+    """The start of a chain of steps: $$2 of child(child($$2, "a"), "b")."""
     while isinstance(expression, Call) and expression.name in STEPS:
         expression = expression.arguments[0]
     return expression

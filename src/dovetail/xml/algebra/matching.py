@@ -1,7 +1,5 @@
-"""Questions about pieces of a query and about plans, and plans rewritten where a pattern fits.
-
-Of a piece of the query, read off its tree: free variables, what it reads, where it looks. Of a plan: what several rules
-and the executor look for.
+"""Tests pieces of a query and plans for properties, and rewrites plans where a pattern matches. For a piece of the
+query: free variables, data that it reads, axes that it uses. For a plan: patterns of several rules and of the executor.
 """
 
 from __future__ import annotations
@@ -47,9 +45,9 @@ from dovetail.xml.syntax.tree import FN, KindTest, QName
 
 LOOK_UP = {"root", "base-uri", "document-uri", "path", "id", "idref", "element-with-id", "lang", "in-scope-prefixes"}
 TRUTH_FUNCTIONS = {name for name, kind in ALWAYS.items() if kind == "boolean"} - {"and", "or"} | {"true", "false"}
-"""Functions that always give one boolean."""
+"""Functions that always return one boolean."""
 OF_NODES = {*tree.NODE.values(), *tree.SETS}
-"""Operators that ask which node is which."""
+"""Operators that depend on node identity."""
 _TRUTH_OPERATORS = {"and", "or", *tree.VALUE.values(), *tree.GENERAL.values(), *tree.NODE.values()}
 _FOCUS = {"position", "last"}
 _OF_CONTEXT = {
@@ -106,7 +104,7 @@ def inlined(call: tree.FunctionCall, module: tree.Module) -> tree.FunctionDeclar
 def shared_nodes(module: tree.Module) -> set[QName]:
     """Global variables that declared functions use and whose values may hold nodes that the query constructs.
 
-    Functions ask the evaluator for them. A plan that computed them too would compare nodes with copies of them.
+    Functions get them from the evaluator. A plan that computed them again would compare nodes with copies of them.
     """
     values = {one.name: one.value for one in module.variables}
     used = _used_globals([function.body for function in module.functions], values, module)
@@ -133,7 +131,7 @@ def _constructs(nodes: list[Any], module: tree.Module) -> bool:
 
 
 def looks_up(node: Any, module: tree.Module | None = None) -> bool:
-    """Whether the piece, or a function it calls, may look above the nodes it is given."""
+    """Whether the piece, or a function it calls, may access ancestors of its nodes."""
     return any(_looks_up(part) for piece in with_callees(node, module) for part in tree_parts(piece))
 
 
@@ -146,13 +144,13 @@ def _looks_up(part: Any) -> bool:
 
 
 def compares_nodes(node: Any, module: tree.Module | None = None) -> bool:
-    """Whether the piece, or a function it calls, asks which node is which: `is`, `<<`, `union` and the like."""
+    """Whether the piece, or a function it calls, depends on node identity: `is`, `<<`, `union` and the like."""
     parts = (part for piece in with_callees(node, module) for part in tree_parts(piece))
     return any(isinstance(part, tree.Operation) and part.name in OF_NODES for part in parts)
 
 
 def uses_position(node: Any) -> bool:
-    """Whether position() or last() stands anywhere in the piece."""
+    """Whether position() or last() occurs anywhere in the piece."""
     return any(name.uri == FN and name.local in _FOCUS for name in called(node))
 
 
@@ -164,19 +162,19 @@ def reads_data(node: Any, module: tree.Module | None = None) -> bool:
 
 
 def needs_context(node: Any) -> bool:
-    """Whether the piece may ask for a context item, or its position, that it does not set itself."""
+    """Whether the piece may use a context item, or its position, that it does not set itself."""
     return any(asks_context(part) for part in tree_parts(node)) or uses_position(node)
 
 
 def asks_context(part: Any) -> bool:
-    """Whether this part itself asks for the context item."""
+    """Whether this part itself uses the context item."""
     if isinstance(part, tree.FunctionCall):
         return part.name.uri == FN and part.name.local in _OF_CONTEXT and not part.arguments
     return isinstance(part, (tree.ContextItem, tree.Root, tree.AxisStep))
 
 
 def is_truth(node: tree.Expr) -> bool:
-    """Whether a predicate of this form is a condition for sure, never a position."""
+    """Whether a predicate of this form is certainly a condition, never a position."""
     if isinstance(node, tree.Path):
         return isinstance(node.steps[-1], tree.AxisStep)
     if isinstance(node, tree.FunctionCall):
@@ -187,7 +185,7 @@ def is_truth(node: tree.Expr) -> bool:
 
 
 def is_filter(predicate: tree.Expr) -> bool:
-    """Whether a predicate is a condition for sure and asks for no position."""
+    """Whether a predicate is certainly a condition and uses no position."""
     return is_truth(predicate) and not uses_position(predicate)
 
 
@@ -216,11 +214,11 @@ _CONSTRUCTORS = (tree.DirectElement, tree.Computed)
 # --- plans
 
 Local = Callable[[Operator, Facts], Operator | None]
-"""What one operator of a plan is exchanged for; None if it stays."""
+"""Replaces one operator of a plan; returns None if it stays."""
 
 
 class Rule(Protocol):
-    """The plan after a rule; None if the rule fits nowhere."""
+    """The plan after a rule; None if the rule matches nowhere."""
 
     __name__: str
 
@@ -229,12 +227,12 @@ class Rule(Protocol):
 
 
 def first(local: Local) -> Rule:
-    """A rule that exchanges the first operator for which `local` has something new, from the top down."""
+    """A rule that replaces the first operator for which `local` has a replacement, from the top down."""
     return _exchanging(local, list)
 
 
 def lowest(local: Local) -> Rule:
-    """A rule that exchanges the first operator for which `local` has something new, from the bottom up."""
+    """A rule that replaces the first operator for which `local` has a replacement, from the bottom up."""
     return _exchanging(local, lambda found: list(found)[::-1])
 
 
@@ -252,9 +250,8 @@ def _exchanging(local: Local, order: Callable[[Iterable[Operator]], list[Operato
 
 
 def everywhere(local: Local) -> Rule:
-    """A rule that exchanges every operator for which `local` has something new.
-
-    Facts are those of the plan as it was: for rules that leave uses and properties of all other variables as they are.
+    """A rule that replaces every operator for which `local` has a replacement. Facts are those of the original plan:
+    for rules that change neither uses nor properties of other variables.
     """
 
     @wraps(local)
@@ -275,9 +272,8 @@ def _everywhere(operator: Operator, local: Local, facts: Facts) -> Operator:
 
 
 def upwards(local: Local) -> Rule:
-    """A rule that exchanges every operator for which `local` has something new, lowest first.
-
-    What is new below is known above it: for rules that leave the value of every variable as it is.
+    """A rule that replaces every operator for which `local` has a replacement, lowest first. Replacements below are
+    visible above: for rules that change the value of no variable.
     """
 
     @wraps(local)
@@ -354,7 +350,7 @@ def is_constant_collection(expression: Expression) -> bool:
 
 
 def is_downward(plan: Operator) -> bool:
-    """Whether nothing in the plan may look above the nodes it is given."""
+    """Whether nothing in the plan may access ancestors of its nodes."""
     return not any(map(_call_looks_up, all_parts(plan)))
 
 
@@ -379,7 +375,7 @@ def _is_collection(part: Expression) -> TypeGuard[Call]:
 
 
 def asks_which_node(plan: Operator) -> bool:
-    """Whether something in the plan tells nodes from their copies: `is`, `union`, sorting and the like."""
+    """Whether something in the plan distinguishes nodes from their copies: `is`, `union`, sorting and the like."""
     return any(map(_asks_which, all_parts(plan)))
 
 
@@ -397,7 +393,7 @@ def conjuncts(condition: Expression) -> tuple[Expression, ...]:
 
 
 def conjunction(found: tuple[Expression, ...]) -> Expression:
-    """One condition again."""
+    """The parts combined to one condition."""
     if not found:
         return Constant(True)
     return found[0] if len(found) == 1 else Call("and", found)

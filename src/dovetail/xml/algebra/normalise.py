@@ -1,4 +1,4 @@
-"""The tree of a query to its first plan: everything is explicit, nothing is optimised yet.
+"""Translates the tree of a query to its first plan: everything is explicit, nothing is optimised yet.
 
 Numbers: every expression takes one when its operands have theirs, whether or not it is assigned to a variable; a
 reference to a variable takes none. A conversion that the place of an operand asks for (data, promote, boolean) shares

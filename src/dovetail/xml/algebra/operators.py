@@ -1,7 +1,7 @@
-"""Logical operators: small frozen values, each with the operator it reads from as `input`; and ways through plans.
+"""Logical operators: small frozen values, each with the operator it reads from as `input`; and traversals of plans.
 
-A plan is its topmost operator. Plans are read from the bottom up; tuples keep their order through every operator but
-ORDER and GROUP-BY, and JOIN gives, for each tuple of its outer branch, the matching tuples of its inner one.
+A plan is its topmost operator. Plans are read from the bottom up; tuples keep their order through every operator
+except ORDER and GROUP-BY, and JOIN returns, for each tuple of its outer branch, the matching tuples of its inner one.
 Reference: Carman 2020, 7.3; docs/algorithms/xquery.md, 3.
 """
 
@@ -221,7 +221,7 @@ def with_inputs(operator: Operator, new: tuple[Operator, ...]) -> Operator:
     return replace(operator, input=new[0])  # type: ignore[call-arg]  # as above
 
 
-# --- ways through a plan
+# --- traversals of a plan
 
 
 def operators(plan: Operator) -> Iterator[Operator]:
@@ -363,7 +363,7 @@ def next_number(plan: Operator) -> int:
 
 
 def leaf(plan: Operator) -> Operator:
-    """What a chain starts from: a tuple source, or the JOIN it stands on."""
+    """The start of a chain: a tuple source, or a JOIN."""
     *_, last = chain(plan)
     return last
 
@@ -386,7 +386,7 @@ def stacked(upper: list[Operator], bottom: Operator) -> Operator:
 
 
 def above_in_chain(plan: Operator, operator: Operator) -> list[Operator]:
-    """What stands above an operator in its own chain, from the top down; a nested plan is a chain of its own."""
+    """The operators above an operator in its own chain, from the top down; a nested plan is a chain of its own."""
     for top in (
         plan,
         *(one for outer in operators(plan) if isinstance(outer, (Subplan, Join)) for one in inputs(outer)),

@@ -1,9 +1,9 @@
-"""Plans as text, in the form of the listings of the source, with pieces of the query as query text.
+"""Prints plans as text, in the form of the listings of the source, with pieces of the query as query text.
 
 The listings differ among themselves in the blanks at parentheses and commas. Here an operator has one blank inside its
 parentheses, a call none, and a comma is followed by one: `UNNEST( $$13:child(child($$4, "a"), "b") )`. The text of a
-piece says what its tree says, not how it was typed: abbreviations are written out where the tree has none, operands of
-operators stand in parentheses unless they are simple.
+piece follows its tree, not its spelling: abbreviations are written out if the tree has none, and operands of operators
+are in parentheses unless they are simple.
 Reference: Carman 2020, 7.4; docs/algorithms/xquery.md, 5 and 6.
 """
 

@@ -1,9 +1,8 @@
-"""Static properties of values: how many items, in which order, unique or not, of which type.
-
-`Facts` knows them for every variable of a plan. They are true for every input, or say nothing: "many", not ordered, not
-unique, type "item". Order and uniqueness are those of nodes; atomic values have neither.
-Documents of a collection are in document order, as they come: that is how `collection` defines the order among them.
-`element_node` in `treat` is the source's name for "a node that a step may start from": a document node passes it too.
+"""Derives static properties of values: number of items, order, uniqueness and type. `Facts` has them for every
+variable of a plan. They hold for every input, or are unknown: "many", not ordered, not unique, type "item". Order and
+uniqueness are those of nodes; atomic values have neither. Documents of a collection are in document order, as they
+come: that is how `collection` defines the order among them. `element_node` in `treat` is the source's name for "a node
+that a step may start from": a document node passes it too.
 Reference: docs/algorithms/xquery.md, 5.
 """
 
@@ -72,7 +71,7 @@ def is_subtype(kind: str, of: str) -> bool:
 
 
 def step_type(axis: str, test: Expression) -> str:
-    """What a step finds."""
+    """The type of the nodes of a step."""
     if isinstance(test, Call):
         return _KINDS.get(test.name, "node")
     return "attribute_node" if axis == "attribute" else "element_node"
@@ -126,7 +125,7 @@ Cardinality = Literal["one", "optional", "many"]
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """What is known of a value. `disjoint`: no node of it lies inside another one, so that subtrees do not mix."""
+    """Known properties of a value. `disjoint`: no node of it is inside another one, so that subtrees do not mix."""
 
     cardinality: Cardinality = "many"
     ordered: bool = False
@@ -145,7 +144,7 @@ class Properties:
         return self.type in NODES
 
     def at_most_one(self) -> bool:
-        """Whether there is never a second item."""
+        """Whether there is at most one item."""
         return self.cardinality != "many"
 
 

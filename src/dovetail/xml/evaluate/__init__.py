@@ -1,4 +1,4 @@
-"""The evaluator: expressions become Python closures once, and closures give sequences of items.
+"""The evaluator: compiles expressions to Python closures, which return sequences of items.
 
 `plans` runs plans: operators become clauses of `flwor`. `operators` compiles literals, variables, operators and the
 calls of plans. `paths` (over `axes`), `control` and `constructors` compile the other nodes of the syntax tree.

@@ -86,7 +86,7 @@ def ancestors(node: Any) -> Iterator[Any]:
 
 
 def following_siblings(node: Any) -> Iterator[Any]:
-    """What comes after the node below the same parent."""
+    """The nodes after the node below the same parent."""
     if type(node) is Attribute or parent_of(node) is None:
         return
     if type(node) is Text:
@@ -102,7 +102,7 @@ def following_siblings(node: Any) -> Iterator[Any]:
 
 
 def preceding_siblings(node: Any) -> Iterator[Any]:
-    """What comes before the node below the same parent, nearest first."""
+    """The nodes before the node below the same parent, nearest first."""
     if type(node) is Attribute or parent_of(node) is None or (type(node) is Text and not node.tail):
         return
     first = node.owner if type(node) is Text else node
@@ -132,7 +132,7 @@ def following(node: Any) -> Iterator[Any]:
 
 
 def preceding(node: Any) -> Iterator[Any]:
-    """Everything before the node that does not hold it, nearest first."""
+    """Everything before the node that does not contain it, nearest first."""
     start = node
     if type(node) is Attribute:
         start = visible(node.owner)

@@ -162,7 +162,7 @@ def _nodes(name: str, occurrence: str, what: str) -> Argument:
 
 
 def sequence(result: Any) -> list[Any]:
-    """What a function gave, as a sequence."""
+    """The result of a function, as a sequence."""
     if type(result) is list:
         return result
     return [] if result is None else [result]
@@ -288,7 +288,7 @@ def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Compiled:
     return Compiled(construct)
 
 
-# --- functions that look at the place they stand at
+# --- functions that depend on their place in the query
 
 
 def _focus_part(offset: int) -> Any:
@@ -352,7 +352,7 @@ def _parse_xml(expr: FunctionCall, scope: Scope) -> Compiled:
 
 
 def _default_count(expr: FunctionCall, scope: Scope) -> Compiled:
-    """`count`: counts as items come where they need not be held."""
+    """`count`: counts items as they are produced if they need not be kept."""
     plan = compile_expr(expr.arguments[0], scope)
     if plan.stream is None:
         return Compiled(lambda frame: [len(plan.run(frame))])
@@ -446,7 +446,7 @@ class Static:
             self._values[variable.name] = self._global(variable)
 
     def global_value(self, reference: VariableRef) -> Callable[[Environment], Items]:
-        """How the value of a global variable is found. Raises XPST0008 if there is none."""
+        """The function that finds the value of a global variable. Raises XPST0008 if there is none."""
         name = reference.name
         if name not in self.variables:
             raise located(XQueryError("XPST0008", f"${name} is not declared"), reference)

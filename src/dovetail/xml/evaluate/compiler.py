@@ -1,8 +1,8 @@
 """Expressions to closures: one function for each kind of node, found by its type, and the context it runs in.
 
 Both the syntax tree of a query and the expressions of a plan are compiled to closures over one frame: there is one
-evaluator. Modules that compile some kind of node register it by `compiles`. Sequence types are here too: what matches
-them, how arguments are converted to them, and the expressions that name them.
+evaluator. Modules that compile some kind of node register it by `compiles`. Sequence types are here too: matching,
+conversion of arguments, and the expressions that name them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Compiled:
     ordered: bool = False  # nodes in document order, each once, none inside another
 
     def truth(self) -> Test:
-        """The effective boolean value, however it is best found."""
+        """The effective boolean value, by the fastest way."""
         if self.test is not None:
             return self.test
         run = self.run
@@ -74,7 +74,7 @@ class Compiled:
 
 
 def of_test(test: Test) -> Compiled:
-    """What an expression compiles to that always gives one boolean."""
+    """The compiled form of an expression that always returns one boolean."""
     return Compiled(lambda frame: [test(frame)], test)
 
 
@@ -82,7 +82,7 @@ def of_test(test: Test) -> Compiled:
 class Slots:
     """How many places a frame needs: place 0 holds the environment, the others variables and focuses.
 
-    `loops` counts the clauses that hold a part of the C stack while what stands before them is computed.
+    `loops` counts the clauses that hold a part of the C stack while the clauses before them are computed.
     """
 
     used: int = 1
@@ -116,7 +116,7 @@ class Scope:
 
 
 class Placed(Protocol):
-    """Anything that stands somewhere in the query; line 0 if it stands nowhere."""
+    """Anything with a place in the query; line 0 if it has none."""
 
     @property
     def line(self) -> int:
@@ -138,7 +138,7 @@ def located(error: XQueryError, place: Placed) -> XQueryError:
 
 @contextmanager
 def errors_at(place: Placed) -> Iterator[None]:
-    """Gives errors of the block the place of an expression: for what is compiled, which need not be fast."""
+    """Adds the place of an expression to errors of the block; for compilation, which need not be fast."""
     try:
         yield
     except XQueryError as error:
@@ -240,7 +240,7 @@ class Environment:
         return found
 
     def stream_collection(self, uri: str | None) -> Iterator[Document]:
-        """The documents of a collection that the query reads once: none is kept."""
+        """The documents of a collection that the query reads once; none is cached."""
         return iter(self.context.documents.collection(uri))
 
 

@@ -30,7 +30,7 @@ Build = Callable[[Any, Frame], Any]
 
 
 def _builder(expr: Expr, scope: Scope) -> Build | None:
-    """What builds an element at the end of a parent; None for other expressions."""
+    """The function that builds an element at the end of a parent; None for other expressions."""
     if isinstance(expr, DirectElement):
         return _direct(expr, scope)
     return _computed(expr, scope) if isinstance(expr, Computed) and expr.kind == "element" else None
@@ -89,7 +89,7 @@ def joined(items: Items) -> str:
 
 
 def _part(part: str | Expr, scope: Scope) -> Callable[[Any, Frame], Any]:
-    """What adds a piece of content to an element and gives that element, or the one in its place."""
+    """The function that adds a piece of content to an element and returns that element, or its replacement."""
     if isinstance(part, str):
         text = part
         return _adding(lambda parent, frame: add_text(parent, text))

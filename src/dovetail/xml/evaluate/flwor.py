@@ -1,7 +1,6 @@
-"""Tuples: the clauses of FLWOR expressions and the operators of plans, which run alike.
-
-A tuple is a state of the frame: what the places of its variables hold. Each clause sets the frame to one tuple after
-another, as they are asked for; only `order` and `group` hold tuples.
+"""Runs tuples through the clauses of FLWOR expressions and the operators of plans, in the same way. A tuple is a state
+of the frame: the values at the places of its variables. Each clause sets the frame to one tuple after another, as they
+are asked for; only `order` and `group` hold tuples.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ from dovetail.xml.xdm.values import atom
 Rows = Callable[[Frame], Iterator[None]]
 """Sets the frame to one tuple after another."""
 Step = Callable[[Frame], Any]
-"""Changes a tuple in place; False: the tuple goes."""
+"""Changes a tuple in place; False: the tuple is dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +233,12 @@ def _stepped(before: Rows, steps: tuple[Step, ...]) -> Rows:
 
 
 def kept(frame: Frame, places: tuple[int, ...]) -> tuple[Any, ...]:
-    """What a frame holds at some places."""
+    """The values of a frame at some places."""
     return tuple([frame[slot] for slot in places])
 
 
 def restore(frame: Frame, places: tuple[int, ...], values: tuple[Any, ...]) -> None:
-    """Puts back what `kept` gave."""
+    """Restores the values that `kept` returned."""
     for slot, value in zip(places, values, strict=True):
         frame[slot] = value
 
@@ -287,7 +286,7 @@ def _comparison(tests: list[Callable[[Any, Any], int]]) -> Callable[[Any, Any], 
 
 
 def _group_key(items: Items) -> tuple[Any, Items]:
-    """What two tuples of one group agree on, and the value that the variable of the group gets."""
+    """The hashable key of a group, and the value that the variable of the group gets."""
     value = atom(items, "a key of group by")
     if value is None:
         return (), []

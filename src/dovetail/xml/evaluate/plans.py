@@ -1,7 +1,6 @@
-"""Plans: the whole of one, the rest of one, or the chain over a scan or a join, run inside a task.
-
-The operators become clauses of `Tuples`, their expressions closures over its frame. Scans may be fed from outside, and
-the tuples of other tasks are given.
+"""Runs plans inside a task: a whole plan, the rest of one, or the chain over a scan or a join. The operators become
+clauses of `Tuples`, their expressions closures over its frame. Nodes of scans and tuples of other tasks may come from
+outside.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ class RemoteTuples:
 
 
 class Runner:
-    """Compiles and runs plans and expressions for one task: nodes are the same nodes wherever it meets them."""
+    """Compiles and runs plans and expressions for one task; a node keeps its identity in all of them."""
 
     def __init__(self, static: Static, environment: Environment) -> None:
         self.static, self.environment = static, environment
@@ -91,9 +90,8 @@ class Runner:
     def prepared(
         self, plan: Operator, wanted: Sequence[Expression], given: Sequence[RemoteTuples] = (), fed: bool = False
     ) -> Callable[..., Iterator[list[Items]]]:
-        """Starts a run of a plan, which gives the values of some expressions for each tuple, as they are found.
-
-        Where it is `fed`, the nodes of its only scan are the argument of the run.
+        """Starts a run of a plan, which yields the values of some expressions for each tuple. If it is `fed`, the
+        nodes of its only scan are the argument of the run.
         """
         scope = self._scope()
         feed = scope.slots.take()
@@ -112,7 +110,7 @@ class Runner:
     def items(
         self, plan: DistributeResult, columns: tuple[Variable, ...] = (), given: Sequence[RemoteTuples] = ()
     ) -> Iterator[Any]:
-        """The items of a whole plan, each found when it is asked for; or the values of `columns`, tuple by tuple."""
+        """The items of a whole plan, computed lazily; or the values of `columns`, tuple by tuple."""
         with deep_stack():
             found = self.prepared(plan.input, columns or (plan.variable,), given=given)()
         while True:
@@ -229,7 +227,7 @@ class _Operators:
         return run
 
     def _gathered(self, expression: Expression, scope: Scope) -> tuple[Run, Callable[[Items], Items] | None]:
-        """What each tuple gives to an aggregate, and what is done with all of it: numbers are held, not nodes."""
+        """The value of each tuple for an aggregate, and the function over all of them: numbers are kept, not nodes."""
         if not isinstance(expression, Call) or len(expression.arguments) != 1:
             raise PlanError(f"{expression} is no aggregate expression.")
         value = compile_expr(expression.arguments[0], scope).run
@@ -290,7 +288,7 @@ def on_path(document: Any, path: tuple[str, ...]) -> Iterator[Any]:
 
 
 def run_once(plan: Operator) -> Iterator[DataScan]:
-    """The scans that run for one tuple only, however the plan goes."""
+    """The scans that run for one tuple only, in every run of the plan."""
     if isinstance(plan, DataScan) and is_one_tuple(plan.input):
         yield plan
     for below in inputs(plan):
@@ -333,7 +331,7 @@ _KEY_VALUES: dict[str, Callable[[Any], Hashable]] = {"string": str, "number": fl
 
 
 def _keys(key: Equality, items: Items) -> Keys:
-    """A value comparison of more than one item is an error, which the condition raises when it meets the other side."""
+    """A value comparison of more than one item is an error, which the condition raises on comparison."""
     if len(items) > 1 and not key.existential:
         return None
     change = _KEY_VALUES[key.kind]

@@ -28,7 +28,7 @@ from dovetail.xml.xdm.temporal import Date, DateTime
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """At most one text a row: whether there is one, and whether there are no more (else the text says nothing)."""
+    """At most one text a row: whether there is one, and whether it is the only one (else the text is undefined)."""
 
     array: pa.StringArray
     present: Bool
@@ -88,7 +88,7 @@ Kind = Literal["text", "integer", "double", "date", "dateTime"]
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """What an expression gives for each row: Arrow strings or numbers, whether there is a value, whether it is known.
+    """The value of an expression for each row: Arrow strings or numbers, whether there is a value, whether it is known.
 
     Integers, and seconds of dates, are exact. A constant has one value for all rows.
     """
@@ -172,7 +172,7 @@ class Arrays:
         return _on_texts(self._operand(inner), lambda text: _moment(text, kind, _PARTS[part]))
 
     def _constant(self, expression: Expression) -> Value | None:
-        """The value of an expression without variables; an error in it is raised where the evaluator meets it."""
+        """The value of an expression without variables; None if it has an error, which the evaluator raises."""
         try:
             items = self._runner.function(expression)(())
         except DovetailError:
@@ -221,7 +221,7 @@ def _moment(text: Operand, kind: Any, part: int) -> Operand:
 
 
 def _computed(name: str, left: Value | None, right: Value | None) -> Value | None:
-    """Arithmetic of doubles; of anything else nothing is known here."""
+    """Arithmetic of doubles; other types are left to the evaluator."""
     if left is None or right is None:
         return None
 
@@ -300,7 +300,7 @@ def _negated(inner: Test | None) -> Test | None:
 
 
 def _joined(every: bool, inner: list[Test | None]) -> Test | None:
-    """Known where all parts are: what one of them would raise, the evaluator decides."""
+    """Known where all parts are: the evaluator decides which errors are raised."""
     if None in inner:
         return None
     combine = np.logical_and if every else np.logical_or

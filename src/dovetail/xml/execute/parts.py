@@ -1,8 +1,8 @@
-"""Parts of a rewritten plan: cut out to run in parallel, with a rest that one task runs over what they give.
+"""Cuts a rewritten plan into parts that run in parallel, and a rest that one task runs over their rows.
 
 A part is a chain of operators that look at one tuple at a time, down to a DATASCAN or to a JOIN of two parts with keys.
-An AGGREGATE in two steps over a part is computed partition by partition and combined. What cannot be cut this way
-without a difference in the answer is not cut at all.
+An AGGREGATE in two steps over a part is computed partition by partition and combined. A plan that cannot be cut this
+way without changing the answer is not cut.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ Part = ScanPart | JoinPart
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """A part in a plan, and what is wanted of its tuples."""
+    """A part in a plan, and the required values of its tuples."""
 
     part: Part
     wanted: Wanted
@@ -142,7 +142,8 @@ def divided(plan: DistributeResult, module: Module, columns: tuple[Variable, ...
 
 
 def _assigned(plan: Operator, whole: Operator) -> Operator:
-    """The plan with what each GROUP-BY computes of a tuple computed below it, so that only this leaves a part."""
+    """The plan with per-tuple expressions of each GROUP-BY computed below it, so that a part returns only their
+    values."""
     plan = with_inputs(plan, tuple(_assigned(below, whole) for below in inputs(plan)))
     if not isinstance(plan, GroupBy):
         return plan
@@ -169,7 +170,7 @@ def _refusal(rest: Operator, facts: Facts, module: Module) -> str:
 
 
 def _reduced(cut: Cut, used: set[Variable]) -> Cut:
-    """The cut without the variables that only its part uses: a row would carry all ancestors of its nodes along."""
+    """The cut without the variables that only its part uses, since a row would contain all ancestors of its nodes."""
     if not isinstance(cut.wanted, Fields):
         return cut
     return replace(cut, wanted=Fields(tuple(v for v in cut.wanted.variables if v in used)))
@@ -247,7 +248,7 @@ def _scans(plan: Operator) -> int:
 
 
 def _is_plain(operator: Operator, module: Module) -> bool:
-    """Whether the operator reads nothing but its tuples."""
+    """Whether the operator reads only its tuples."""
     if isinstance(operator, Subplan) and (_scans(operator.nested) or _reads(operator.nested, module)):
         return False
     return not any(_reading(part, module) for e in expressions(operator) for part in parts(e))
@@ -284,7 +285,7 @@ class JoinWork:
 
 
 def planned_join(part: JoinPart, wanted: Wanted) -> JoinWork:
-    """What is done with the pairs that the keys find."""
+    """The work on the pairs that the keys find."""
     decided = [one for one in conjuncts(part.join.condition) if any(pair.decides(one) for pair in part.keys)]
     residual = tuple(one for one in conjuncts(part.join.condition) if one not in decided)
     bottom = Select(conjunction(residual), Given()) if residual else Given()
@@ -300,7 +301,7 @@ def planned_join(part: JoinPart, wanted: Wanted) -> JoinWork:
 
 
 def _typed_only(argument: Expression, plan: Operator) -> frozenset[Variable]:
-    """The variables of which an aggregate, and nothing else, takes the typed value."""
+    """The variables that only an aggregate uses, by their typed value."""
     direct = {argument} if isinstance(argument, Variable) else set()
     return frozenset(direct - set(all_uses(plan)))
 

@@ -1,10 +1,9 @@
-"""Rows between tasks: what is wanted of the tuples of a part, how rows are written, how the last task reads them.
-
-`Items`, `Fields` and `State` say what is wanted. Scan tasks and the chain above a join write rows of tuples by
-`written`; the last task reads them by `SentFields`, `SentState` and `SentDoubles`. Keys of joins travel as strings,
-equal exactly where XQuery calls the values equal; values of variables as strings or pickled items. A node that crosses
-between tasks is a copy without its surroundings, so only nodes whose surroundings and identity are never asked for may
-cross.
+"""Rows between tasks: the required values of the tuples of a part, how rows are written, how the last task reads them.
+`Items`, `Fields` and `State` are the kinds of required values. Scan tasks and the chain above a join write rows of
+tuples by `written`; the last task reads them by `SentFields`, `SentState` and `SentDoubles`. Keys of joins travel as
+strings, equal exactly where XQuery calls the values equal; values of variables as strings or pickled items. A node
+sent between tasks is a copy without its surroundings, so only nodes whose surroundings and identity are never used may
+be sent.
 """
 
 from __future__ import annotations
@@ -64,7 +63,7 @@ _MOMENTS = ("date", "dateTime", "time")
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """What one side of a join is found by; with `many` by each of its items, else by the only one."""
+    """The key of one side of a join; with `many` each of its items, else the only one."""
 
     expression: Expression
     form: KeyForm = "text"
@@ -73,7 +72,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class KeyPair:
-    """The keys of both sides of one equality. They decide it: where they meet, it is true, and nowhere else."""
+    """The keys of both sides of one equality. They decide it: it is true exactly if the keys are equal."""
 
     inner: Key
     outer: Key
@@ -91,7 +90,7 @@ class KeyPair:
 
 
 def key_pair(equality: Equality, facts: Facts) -> KeyPair | None:
-    """Keys that decide the equality; None if there are no strings that say what it says.
+    """Keys that decide the equality; None if strings cannot express it.
 
     Right for texts, which are compared code point by code point; for integers and decimals, which are compared exactly;
     where one side is a double, because then both are compared as doubles; for dates and times of one type, which are
@@ -236,13 +235,13 @@ class Items:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """What is computed for each tuple."""
+        """The expressions that are computed for each tuple."""
         return (self.variable,)
 
 
 @dataclass(frozen=True, slots=True)
 class Fields:
-    """Keys of a join and variables, for other tasks. Of the variables in `typed` the typed value is enough."""
+    """Keys of a join and variables, for other tasks. For the variables in `typed` the typed value suffices."""
 
     variables: tuple[Variable, ...]
     keys: tuple[Key, ...] = ()
@@ -250,7 +249,7 @@ class Fields:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """What is computed for each tuple."""
+        """The expressions that are computed for each tuple."""
         return (*(key.expression for key in self.keys), *self.variables)
 
 
@@ -274,7 +273,7 @@ class State:
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
-        """What is computed for each tuple."""
+        """The expressions that are computed for each tuple."""
         return self.call.arguments
 
 
@@ -348,7 +347,7 @@ class Local:
             yield pa.RecordBatch.from_pydict(state, schema=pa.schema([(ORDER, pa.int64()), (STATE, pa.binary())]))
 
     def add(self, items: Values) -> None:
-        """Take further items, in order."""
+        """Add further items, in order."""
         if not items:
             return
         self._seen += len(items)
@@ -363,7 +362,7 @@ class Local:
                 self._state[place] = function([*self._state[place], *_different(items)])
 
     def add_texts(self, texts: Texts) -> bool:
-        """Take one untyped text a row, or none, if all of them are whole numbers; gives whether it did.
+        """Add one untyped text a row, or none, if all of them are whole numbers; returns whether it did.
 
         Sums of such numbers are exact in any order, as long as they stay below 2^53.
         """

@@ -1,7 +1,8 @@
 """Tasks of a scan: files to rows, on columns or by tuples, as `scan_work` decided.
 
-A column of texts or of markup that is wanted as it is goes on as it is. What must be computed, or checked because a row
-has several items, is computed by array functions where texts are plain, else by the evaluator, once for each text.
+A column of texts or of markup that the result contains unchanged is passed through. Values that must be computed, or
+checked because a row has several items, are computed by array functions where texts are plain, else by the evaluator,
+once for each text.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ class Computed:
         self._known: dict[Any, Any] = {}
 
     def of(self, batch: pa.RecordBatch) -> list[Any]:
-        """What each row gives."""
+        """The value of each row."""
         if not self.columns:
             return [self._answer([])] * batch.num_rows
         if len(self.columns) == 1 and not self.columns[0][1]:
@@ -80,7 +81,7 @@ class Computed:
         encoded = pc.dictionary_encode(batch[name], null_encoding="encode")
         answers = np.empty(len(encoded.dictionary) + 1, dtype=object)
         firsts = np.flatnonzero(counts > 1)
-        # Where there are several items, the first of them says nothing: only rows with one or none share an answer.
+        # The first of several items is not enough: only rows with one or none share a cached answer.
         used = np.unique(encoded.indices.to_numpy()[counts <= 1])
         for number, text in zip(used.tolist(), encoded.dictionary.take(pa.array(used)).to_pylist(), strict=True):
             answers[number] = self._remembered((() if text is None else (text,),))
@@ -108,7 +109,7 @@ class Condition(Computed):
 
     def true(self, batch: pa.RecordBatch) -> pa.Array:
         """For which rows it is true."""
-        if not self._asked:  # with the first row: without rows a wrong constant is no error
+        if not self._asked:  # evaluated with the first row: without rows a wrong constant is no error
             self._test, self._asked = self._arrays.test(self._expression), True
         if self._test is None:
             return pa.array(self.of(batch), pa.bool_())
@@ -303,7 +304,7 @@ class _Reading:
 
 
 def _tuples(reading: _Reading, files: Iterable[File]) -> Iterator[tuple[tuple[int, ...], list[Values]]]:
-    """What the chain above the scan gives for each element, with order numbers."""
+    """The values of the chain above the scan for each element, with order numbers."""
     work = reading.work
     run = reading.runner.prepared(work.part.plan, work.wanted.expressions, fed=True)
     for file in reading.files(files):

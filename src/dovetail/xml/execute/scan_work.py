@@ -2,9 +2,9 @@
 
 On columns, for speed: texts of child paths are all that the chain needs, and no element is ever built. By tuples: the
 elements that pass the filters which need no nodes are built, and the whole chain runs on each of them.
-An expression is made of columns if it meets the scanned element only by `data` of child paths, or where a function
-takes their typed value. Each such path becomes a column of the scan; the expression itself stays what it is, over
-variables that stand for the columns, so that there is one definition of every function.
+An expression is made of columns if it uses the scanned element only by `data` of child paths, or where a function
+takes their typed value. Each such path becomes a column of the scan; the expression itself is unchanged, over variables
+that stand for the columns, so that there is one definition of every function.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def is_global(expression: Expression) -> bool:
 
 
 def written_out(plan: Operator, scan: DataScan) -> dict[Variable, Expression] | None:
-    """What every variable of a chain is in terms of the scanned one; None if the chain does more than assign."""
+    """Every variable of a chain in terms of the scanned one; None if the chain does more than assign."""
     upper = [*above(plan, scan), *chain(scan.input)][:-1]
     return assigned([one for one in upper if not isinstance(one, Select)], {scan.variable: scan.variable})
 
@@ -193,7 +193,7 @@ class ColumnScan(ScanWork):
 
 
 class _Columns:
-    """Columns that expressions over the scanned element ask for: paths to texts, and whether all texts matter.
+    """Columns that expressions over the scanned element need: paths to texts, and whether all texts matter.
 
     Otherwise the first text and their number are enough. `nodes` are paths to elements that are given out as markup.
     """
@@ -223,7 +223,7 @@ class _Columns:
         return None if computed is None else (Piece(computed=computed),)
 
     def pieces(self, expression: Expression) -> Pieces | None:
-        """A sequence in terms of columns; None if it needs nodes for anything but giving them out."""
+        """A sequence in terms of columns; None if it needs nodes for more than output."""
         if isinstance(expression, Call) and expression.name == SEQUENCE:
             inner = [self.pieces(one) for one in expression.arguments]
             return None if None in inner else tuple(piece for one in inner for piece in one or ())
@@ -250,7 +250,7 @@ class _Columns:
         return ScanRequest(path, tuple(found), keep=self._kept(filters))
 
     def _kept(self, filters: Iterable[OnColumns]) -> tuple[tuple[str, str], ...]:
-        """The first conditions, as long as each asks for one text of a path: the scan need not give other rows."""
+        """The first conditions that each compare a path with one text: the scan drops other rows."""
         found = []
         for one in filters:
             text = _asked_text(one.expression)

@@ -1,4 +1,4 @@
-"""Tasks of a query: what each of them is given, and functions from batches to batches. Nothing here knows Spark.
+"""Tasks of a query: their inputs, and functions from batches to batches, independent of Spark.
 
 A scan task (see `scan_task`) reads files. A task above a join runs the chain on the rows that Spark joined. The last
 task runs the whole plan, or the rest of it over the rows of its parts, and gives the rows of the result: one serialised
@@ -37,7 +37,7 @@ from dovetail.xml.xdm.nodes import Document
 from dovetail.xml.xdm.temporal import DateTime
 
 MALFORMED = (DataError, XQueryError)
-"""What reading a document raises if the document is wrong; all other errors end the query, whatever is skipped."""
+"""Errors of a wrong document; all other errors end the query, even with on_error="skip"."""
 
 
 def read_document(uri: str) -> Document:
@@ -113,7 +113,7 @@ def runner_of(module: Module, context: Context, item: str | None = None) -> Runn
     """The runner of a query in a task; `item` is the address of the context document."""
     environment = Environment(context)
     if item is not None and any(needs_context(one.value) for one in module.variables):
-        # The plan reads the context item by its address; only functions that use such variables ask for it here.
+        # The plan reads the context item by its address; only functions that use such variables need it here.
         environment.context = replace(context, item=environment.doc(item))
     return Runner(Static(module), environment)
 
@@ -160,7 +160,7 @@ class Row:
 
     @property
     def variables(self) -> tuple[Variable, ...]:
-        """What is wanted of each tuple; nothing if items are."""
+        """The variables of each tuple that the result needs; none if the result is items."""
         return tuple(column.variable for column in self.columns)
 
     def typed(self, batch: pa.RecordBatch, forms: Mapping[Variable, Form]) -> pa.RecordBatch:

@@ -1,8 +1,7 @@
-"""Order of the rules: groups of rules, each applied until none of its rules finds anything.
-
-`clean_up` belongs to every group, because each rule may leave copies behind. The rules of one group are tried in the
-order given, from the first again after each rewriting. A rule for paths rewrites all places that it fits at once: the
-number of rewritings does not grow with the child steps of a path.
+"""Defines the order of the rules: groups of rules, each applied until none of its rules matches. `clean_up` belongs to
+every group, because each rule may leave copies behind. The rules of one group are tried in the order given, from the
+first again after each rewriting. A rule for paths rewrites all places that it matches at once: the number of rewritings
+does not grow with the child steps of a path.
 Reference: Carman 2020, 7.4; docs/algorithms/xquery.md, 5 and 6.
 """
 

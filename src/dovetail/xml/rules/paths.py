@@ -1,4 +1,4 @@
-"""Rules for paths: conversions and sorts that change nothing, steps put together, copies and constants inlined."""
+"""Rules for paths: conversions and sorts that change nothing, steps merged, copies and constants inlined."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def remove_conversion(operator: Operator, facts: Facts) -> Operator | None:
 
     Condition: the static type of e is already T; for data: e is atomic; for boolean: e is exactly one boolean; for a
     cast such as xs:string: e has that type. The argument of `collection` is left to `introduce_scan`, which takes
-    the whole call, as in the source. Right because each of them gives back what already has its type.
+    the whole call, as in the source. Right because each of them returns a value of its type unchanged.
     """
     old = expressions(operator)
     new = tuple(_without(expression, facts) for expression in old)
@@ -118,8 +118,8 @@ def remove_sort(operator: Operator, facts: Facts) -> Operator | None:
 
     Condition: the static properties say that $v0 is in document order and without duplicates (or has at most one item,
     or only atomic values). If it is only in order, duplicates are removed; if it is only without duplicates, it is
-    sorted. Right because sorting what is sorted, and removing what is not there, changes nothing; and what is sorted
-    can only have its duplicates side by side.
+    sorted. Right because sorting a sorted sequence, or removing duplicates where there are none, changes nothing; and
+    in a sorted sequence duplicates are adjacent.
     """
     match operator:
         case Assign(_, Call(name, (inner,))) if name in (SORT_DISTINCT, SORT, DISTINCT):
@@ -231,7 +231,7 @@ def map_steps(operator: Operator, facts: Facts) -> Operator | None:
 
 
 def _sequence(unnest: Unnest) -> Expression | None:
-    """What the UNNEST takes apart: a variable, or steps from one."""
+    """The sequence that the UNNEST iterates over: a variable, or steps from one."""
     if unnest.position is not None:
         return None
     return iterated(unnest) or (unnest.expression if is_step(unnest.expression) else None)

@@ -1,6 +1,6 @@
 """Rules for scans, aggregates and joins, which run in partitions.
 
-Collections become scans, which take the first steps of a path. Aggregates are computed while tuples come, in two steps.
+Collections become scans, which take the first steps of a path. Aggregates are computed incrementally, in two steps.
 Products become joins, conditions move to a branch or into the join, keys are found.
 """
 
@@ -70,9 +70,9 @@ def introduce_scan(plan: Operator) -> Operator | None:
     """UNNEST($v1: iterate($v0)) with ASSIGN($v0: collection(name)) below becomes DATASCAN(collection(name), $v1).
 
     The ASSIGN goes if nothing else uses $v0. Condition: the name of the collection is a constant, the UNNEST counts no
-    positions, and the collection is read at this place only, unless nothing tells nodes from their copies: two scans
-    give two copies of each node. Right because the scan gives the documents of the collection one by one, in the order
-    of the collection.
+    positions, and the collection is read at this place only, unless nothing distinguishes nodes from their copies: two
+    scans return two copies of each node. Right because the scan gives the documents of the collection one by one, in
+    the order of the collection.
     """
     facts = Facts(plan)
     apart = not asks_which_node(plan)
@@ -103,8 +103,8 @@ def push_steps(plan: Operator) -> Operator | None:
 
     $v0 then stands for $v1 everywhere. A path that ends in other steps keeps them in the UNNEST: only the child steps
     at its start are pushed. So are those of AGGREGATE($v1: f(child($v0, "a"))) right above the scan. Condition: steps
-    are by name or `*`, nothing else uses $v0, no positions are counted, and nothing in the plan looks above the nodes
-    it is given, since the scan cuts them out of their documents. Right because the scan gives exactly the nodes on the
+    are by name or `*`, nothing else uses $v0, no positions are counted, and nothing in the plan accesses ancestors of
+    its nodes, since the scan cuts them out of their documents. Right because the scan gives exactly the nodes on the
     path, in document order, as the steps would.
     """
     if not is_downward(plan):
@@ -284,7 +284,7 @@ def introduce_join(operator: Operator, facts: Facts) -> Operator | None:
 
 
 def _run(top: Operator) -> list[Operator] | None:
-    """The operators from `top` down to where nothing from below is used any more; None if that never happens."""
+    """The operators from `top` down that use nothing from below; None if there are no such operators."""
     run, needed = list[Operator](), set[object]()
     for operator in chain(top):
         if not isinstance(operator, (DataScan, Unnest, Assign, Select, Subplan)):
@@ -353,7 +353,8 @@ def _join_below(operator: Operator) -> Join | None:
 
 
 def _side(needed: set[object], join: Join) -> str:
-    """The branch that has all the fields; "" if neither has. What needs no field belongs to the outer branch."""
+    """The branch that has all the fields; "" if neither has. An expression without fields belongs to the outer
+    branch."""
     if needed <= available(join.outer):
         return "outer"
     return "inner" if needed <= available(join.inner) else ""
@@ -372,7 +373,7 @@ def merge_condition(operator: Operator, facts: Facts) -> Operator | None:
     """SELECT(c) above JOIN(j) becomes JOIN(j and c).
 
     Condition: c uses only fields that the JOIN gives, and nothing but ASSIGN, SELECT and SUBPLAN stands between them.
-    Right because those neither add nor drop tuples that c would judge differently.
+    Right because those neither add nor drop tuples for which c has another value.
     """
     if not isinstance(operator, Select):
         return None
@@ -389,7 +390,7 @@ def merge_condition(operator: Operator, facts: Facts) -> Operator | None:
 def recognise_keys(operator: Operator, facts: Facts) -> Operator | None:
     """Each value-eq(a, b) and general-eq(a, b) that must hold, a from one branch and b from the other, becomes a key.
 
-    The condition stays as it is, in XQuery's own terms, and still decides; a key says where to look. Condition: both
+    The condition is unchanged, in XQuery's own terms, and still decides; a key only narrows the search. Condition: both
     sides are known to be compared as strings, as numbers, or as dates and the like. A general comparison is true if
     any pair of items is equal, so its key is marked as existential: a tuple is then found under each of its items.
     Right because equal values have equal keys.

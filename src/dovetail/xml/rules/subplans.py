@@ -1,4 +1,4 @@
-"""Rules for nested plans: those that gather what is taken apart at once go, others move to where they help."""
+"""Rules for nested plans: those that gather a sequence only to iterate over it are removed, others are moved."""
 
 from __future__ import annotations
 
@@ -246,10 +246,10 @@ def _split_by_document(
 def read_again(plan: Operator) -> Operator | None:
     """The topmost operator that uses a gathered sequence gets a SUBPLAN of its own below it, a copy with new numbers.
 
-    So each of them can be streamed and aggregated while it comes, instead of one sequence that holds the collection.
+    So each of them can be streamed and aggregated incrementally, instead of one sequence that holds the collection.
     Condition: the sequence comes from a collection by a SUBPLAN that runs once, several operators use it, all of them
-    take its items one by one, and nothing tells nodes from their copies. Right because a collection does not change
-    while a query runs, so that a second reading gives equal items.
+    take its items one by one, and nothing distinguishes nodes from their copies. Right because a collection does not
+    change while a query runs, so that a second reading gives equal items.
     """
     if asks_which_node(plan):
         return None

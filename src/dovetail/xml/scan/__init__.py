@@ -1,4 +1,4 @@
-"""A streaming scan of XML files by path: only what a request asks for is ever built."""
+"""A streaming scan of XML files by path: only the requested elements are built."""
 
 from dovetail.xml.scan.files import open_chunks
 from dovetail.xml.scan.request import ROW, Column, ScanRequest, count_name

@@ -1,4 +1,4 @@
-"""XML files: found and packed into partitions on the driver, opened and decoded in tasks.
+"""Finds XML files and packs them into partitions on the driver; opens and decodes them in tasks.
 
 The bytes of a file come piece by piece: from a path or URI, out of gzip, and in UTF-8 whatever the file's encoding.
 """
@@ -45,8 +45,8 @@ _MARKUP = "<?xml version=\"1.0\" encoding='abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ
 def open_chunks(uri: str | Path) -> Iterator[bytes]:
     """The bytes of a file in pieces of at most half a megabyte, unpacked if it is gzip (whatever its name).
 
-    A path, a `file:` URI, or any URI that Arrow's file systems know. A file that is torn is a `DataError`; one that is
-    missing, or that this process may not read, a `ConfigError`: no document is wrong then.
+    A path, a `file:` URI, or any URI that Arrow's file systems know. A truncated file is a `DataError`; one that is
+    missing, or that this process may not read, is a `ConfigError`.
     """
     try:
         with _opened(str(uri)) as source:

@@ -21,7 +21,7 @@ Step = tuple[str, str]
 
 
 def count_name(name: str) -> str:
-    """The column that says how many elements a value column of this name stands for."""
+    """The column with the number of elements behind a value column of this name."""
     return f"{name}#"
 
 
@@ -37,7 +37,7 @@ def expanded(step: str) -> Step | None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a scan: the child path from the matching element, and what of its end is wanted.
+    """A column of a scan: the child path from the matching element, and the kind of value at its end.
 
     `path` holds names as `expanded` reads them; its last step may be an attribute, "@name" or "@{namespace}name"; an
     empty path is the element itself. `kind` "text" gives the string value, "xml" the serialised element. Without
@@ -80,7 +80,7 @@ class ScanRequest:
     """One row for each element on `path`, a child path from the document, in document order.
 
     `keep` names columns and the text that each must have: a row without that text, or with another one, is left out. A
-    row with several texts in such a column stays, and so does what the columns after it say.
+    row with several texts in such a column is kept, whatever the columns after it have.
     """
 
     path: tuple[str, ...]

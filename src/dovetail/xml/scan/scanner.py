@@ -1,4 +1,4 @@
-"""Host of the XML scanner: its memory, the blocks that it is fed, the batches and faults taken from it.
+"""Drives the XML scanner: its memory, its input blocks, its output batches and errors.
 
 The memory of a running scan is the automaton of its request, tables in one array, and the bytes of names and columns.
 """
@@ -36,7 +36,7 @@ _GROWN_BY = {
     code.VALUES: code.VALUE_ROOM,
     code.NAMES: code.NAME_ROOM,
 }
-"""Which room an answer of the scanner asks for."""
+"""The buffer that an answer of the scanner asks to enlarge."""
 _OF_DOCUMENT = (
     code.N_DEPTH, code.N_BINDINGS, code.N_ATTRIBUTES, code.N_TEXT, code.N_XML, code.N_ROWS, code.DROPPED, code.ROW_OPEN,
     code.PENDING, code.ROOM, code.VALUES_LEFT, code.LAST_NAME, code.SEEN_ROOT, code.SEEN_DOCTYPE, code.BINDING_BYTES,
@@ -66,7 +66,7 @@ class Tables:
         self._name(machine, kept)
 
     def restart(self) -> None:
-        """Make ready for another document: rooms and names stay, all else is forgotten."""
+        """Reset for another document: buffers and names are kept, all else is dropped."""
         self.mem[list(_OF_DOCUMENT)] = 0
         records = self.table(code.COLUMN)
         records[:, code.C_FILL], records[:, code.C_VALUES] = records[:, code.C_START], 0
@@ -88,7 +88,7 @@ class Tables:
         }
 
     def _lay_out(self, old: dict[int, I64]) -> None:
-        """Allocate all tables, with what the old ones held; slots are filled from the names."""
+        """Allocate all tables, with the content of the old ones; slots are filled from the names."""
         shapes = self._sections()
         total = code.HEAD + sum(math.prod(shape) for shape in shapes.values())
         self._held.grow(8 * total)
@@ -112,7 +112,7 @@ class Tables:
         return self.mem[start : start + math.prod(shape)].reshape(shape)
 
     def grow(self, answer: int) -> None:
-        """Give twice the room that the scanner asks for by this answer."""
+        """Double the buffer that this answer of the scanner asks for."""
         old = {table: self.table(table) for table in self._shapes}
         self.mem[_GROWN_BY[answer]] *= 2
         self.mem[code.VALUES_LEFT] = 0
@@ -149,7 +149,7 @@ class Tables:
                 self._fixed[table] = self.table(table).copy()
 
     def make_room(self, capacities: list[int]) -> None:
-        """Let column k hold `capacities[k]` bytes, keeping what it has."""
+        """Let column k hold `capacities[k]` bytes, keeping its content."""
         grown = self._bytes(sum(capacities) + 16)
         at = 0
         for record, capacity in zip(self.table(code.COLUMN), capacities, strict=True):
@@ -200,7 +200,7 @@ class Window:
 
     @property
     def bytes(self) -> U8:
-        """What the scanner may see."""
+        """The bytes that the scanner may read."""
         return self._view[self._start :]
 
     def _make(self, size: int) -> None:
@@ -225,7 +225,8 @@ class Window:
         return self._lines + self._raw.count(b"\n", self._start, self._start + at)
 
     def fill(self) -> bool:
-        """Whether bytes were added: a block, or twice what is left, so that a long token is not read too often."""
+        """Add a block, or twice the remaining bytes, so that a long token is not read too often; whether bytes were
+        added."""
         wanted, before = max(self._block, 2 * self.size), self.size
         if wanted + _PADDING > len(self._raw):
             self._make(wanted)
@@ -295,7 +296,7 @@ def _arrays(tables: Tables, number: int, column: Column, counts: I64) -> list[pa
 
 
 def _forget(tables: Tables, number: int, values: int) -> None:
-    """Drop the first values of a column; what follows them belongs to the open row and moves to the front."""
+    """Drop the first values of a column; the rest belongs to the open row and moves to the front."""
     record, ends = tables.table(code.COLUMN)[number], tables.table(code.ENDS)[number]
     start, fill, known = (int(record[place]) for place in (code.C_START, code.C_FILL, code.C_VALUES))
     gone = int(ends[values])
@@ -316,7 +317,7 @@ def check(chunks: Iterable[bytes], budget: MemoryBudget, name: str = "document")
 
 
 class Scanner:
-    """Scans documents one after the other by one request; rooms and names stay, so that small files cost little.
+    """Scans documents one after the other by one request; buffers and names are kept, so that small files cost little.
 
     `dropped` counts the elements on the path that were left out because a text is not the one that the request keeps.
     """
@@ -330,7 +331,7 @@ class Scanner:
         """Batches of about a megabyte at most, one row an element on the request's path, in document order.
 
         The whole document is checked: anything that is not well-formed is a `DataError` with `name` and the line,
-        raised when the scan arrives there, after the rows before it were given out. To get all rows of a
+        raised when the scan arrives there, after the rows before it were output. To get all rows of a
         file or none, call `check` first. No document type is read: one that declares
         anything is refused, so nothing is fetched and nothing expands. A row that needs more than the budget is
         `BudgetExceeded`.
@@ -342,13 +343,13 @@ class Scanner:
         self._tables = tables
 
     def close(self) -> None:
-        """Release the rooms that are kept for the next document."""
+        """Release the buffers that are kept for the next document."""
         if self._room is not None:
             self._room.close()
         self._tables = self._room = None
 
     def _taken_tables(self, name: str) -> Tables:
-        """Tables for a document: those of the last one, if it came to its end and had no odd variety of names."""
+        """Tables for a document: those of the last one, if it was complete and had not too many names."""
         tables, self._tables = self._tables, None
         if tables is not None and tables.mem[code.N_NAMES] <= _NAMES:
             tables.restart()
@@ -429,7 +430,7 @@ class _Scan:
         return batch
 
     def _enlarged(self, answer: int) -> Iterator[pa.RecordBatch]:
-        """Give the scanner room; where the budget has none, after the complete rows were given out."""
+        """Enlarge the scanner's buffers; if the budget is exhausted, after the complete rows were output."""
         try:
             self._enlarge(answer)
         except BudgetExceeded as error:

@@ -274,7 +274,7 @@ def _node_part(reader: Reader) -> Expr:
         raise reader.lexer.error("XPST0003", message, offset)
     parts: list[str | Expr] = []
     _enclosed_at(reader, offset, parts)
-    reader.lexer.move(reader.lexer.offset)  # what comes behind is text again, not tokens
+    reader.lexer.move(reader.lexer.offset)  # the following characters are text, not tokens
     inner = parts[0]
     assert isinstance(inner, Expr)  # noqa: S101  (for the type checker: _enclosed_at appends an expression)
     return inner

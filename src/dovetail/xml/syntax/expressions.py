@@ -54,7 +54,7 @@ Part = TypeVar("Part")
 
 
 def keyword_expr(reader: Reader) -> Expr | None:
-    """The expression that starts here, if a keyword says so."""
+    """The expression that starts here with a keyword; None if there is none."""
     token = reader.lexer.peek()
     if token.kind != "name":
         return None
@@ -265,7 +265,7 @@ _ANY_NODE = KindTest("node")
 
 
 def path(reader: Reader) -> Expr:
-    """A path, or the one expression that stands where a path could."""
+    """A path, or a single expression in place of a path."""
     start = reader.lexer.peek().start
     if reader.takes("//"):
         return _rest(reader, start, Root(), [AxisStep("descendant-or-self", _ANY_NODE), step(reader)])
@@ -395,7 +395,7 @@ def _parenthesised(reader: Reader) -> Expr:
 
 
 def call(reader: Reader, *first: Expr) -> Expr:
-    """`name(arguments)`; what stands before an arrow is the first argument."""
+    """`name(arguments)`; the operand before an arrow is the first argument."""
     token = reader.lexer.peek()
     if token.text in _NOT_FUNCTIONS:
         raise reader.unsupported(f"{token.text}() at this place is")

@@ -1,7 +1,7 @@
 """Query text to tokens, names and types.
 
-Tokens are read on demand: what `<` or `{` means depends on where the parser stands. Inside direct constructors it reads
-characters from `offset` itself. A `Reader` also knows the namespaces in scope.
+Tokens are read on demand: the meaning of `<` or `{` depends on the state of the parser. Inside direct constructors it
+reads characters from `offset` itself. A `Reader` also knows the namespaces in scope.
 """
 
 from __future__ import annotations
@@ -94,14 +94,14 @@ class Lexer:
         return self._ahead[ahead]
 
     def take(self) -> Token:
-        """The next token; the text goes on after it."""
+        """Take the next token."""
         token = self.peek()
         del self._ahead[0]
         self.offset = token.end
         return token
 
     def move(self, offset: int) -> None:
-        """Goes on reading at another place: used by the parser of direct constructors."""
+        """Continues reading at another place: used by the parser of direct constructors."""
         self.offset = offset
         self._ahead.clear()
 
@@ -243,7 +243,7 @@ class Reader:
         return self.lexer.take()
 
     def unexpected(self, wanted: str) -> XQueryError:
-        """The error of a token that cannot stand here."""
+        """The error of a token that is not allowed here."""
         token = self.lexer.peek()
         found = "the end of the query" if token.kind == "end" else repr(token.text)
         return self.lexer.error("XPST0003", f"{wanted}, found {found}", token.start)
@@ -271,11 +271,11 @@ class Reader:
     # --- names
 
     def prefixes(self) -> tuple[tuple[str, str], ...]:
-        """What prefixes mean here; "" is the default namespace of elements."""
+        """The namespaces of prefixes here; "" is the default namespace of elements."""
         return (*self.namespaces.items(), ("", self.element_namespace))
 
     def prefixes_for(self, kind: QName) -> tuple[tuple[str, str], ...]:
-        """What a cast to a type must know of its place: prefixes, where it makes names."""
+        """The prefixes that a cast to a type needs: those in scope if it makes names."""
         return self.prefixes() if kind == QName(XS, "QName") else ()
 
     def uri_of(self, prefix: str, offset: int) -> str:

@@ -1,7 +1,7 @@
 """The tree of a query: small frozen nodes that know their place in the text; and room for deep trees.
 
-Two nodes are equal if they say the same; where they stand (`line`, `column`) does not count. Every name in the tree is
-resolved: a `QName` holds the namespace, and the prefix only for printing. Abbreviations are gone: `//` is a step on
+Two nodes are equal if their content is; their place (`line`, `column`) does not count. Every name in the tree is
+resolved: a `QName` holds the namespace, and the prefix only for printing. Abbreviations are expanded: `//` is a step on
 the axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the call `f(a, b)`.
 """
 
@@ -475,7 +475,7 @@ class FunctionDeclaration(Expr):
 
 @dataclass(frozen=True, slots=True)
 class Module:
-    """A whole query: what the prolog declares, then the body."""
+    """A whole query: the declarations of the prolog, then the body."""
 
     body: Expr
     variables: tuple[VariableDeclaration, ...] = ()

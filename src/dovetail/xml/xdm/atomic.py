@@ -8,7 +8,7 @@
 | QNames | the class of the syntax tree |
 | binary | classes of their own, here |
 
-What a value is, is always asked by its exact type: a bool is an int to Python, an untyped value a str.
+Types of values are always tested exactly: a bool is an int to Python, an untyped value a str.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ DIVISION_DIGITS = 18  # digits after the point of a quotient that does not end
 
 def double_text(value: float) -> str:
     """A double or float as XQuery prints it: `5`, `1.5`, `1.0E10`, `INF`, `NaN`."""
-    if value != value:  # the one value that differs from itself
+    if value != value:  # NaN
         return "NaN"
     if math.isinf(value):
         return "INF" if value > 0 else "-INF"

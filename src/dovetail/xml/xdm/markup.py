@@ -1,6 +1,6 @@
 """XML text to nodes and nodes to text, and nodes that a query constructs.
 
-Nothing is fetched and nothing expanded because a document says so. Text is written by the xml output method, without
+External entities are not fetched, and entities are not expanded. Text is written by the xml output method, without
 XML declaration.
 """
 
@@ -33,7 +33,7 @@ from dovetail.xml.xdm.nodes import (
 )
 from dovetail.xml.xdm.temporal import MAX_DIGITS, plain
 
-_CONTROLS = re.compile("[\x7f-\x9f\u2028]")  # a reader of XML 1.1 would take some of them for line ends
+_CONTROLS = re.compile("[\x7f-\x9f\u2028]")  # XML 1.1 treats some of them as line ends
 _ESCAPED = re.compile("[&<>\r\x7f-\x9f\u2028]")
 _ESCAPES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 

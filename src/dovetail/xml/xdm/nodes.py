@@ -155,7 +155,7 @@ def new_tree(tag: str = FRAGMENT, uri: str | None = None, base: str | None = Non
 
 
 def adopt(root: Any, uri: str | None = None) -> Document:
-    """A document made of an lxml element that was parsed elsewhere; what stands beside it comes along."""
+    """A document made of an lxml element that was parsed elsewhere, with the nodes beside it."""
     holder = new_tree(DOCUMENT, uri)
     beside = [*reversed(list(root.itersiblings(preceding=True))), root, *root.itersiblings()]
     for node in beside:
@@ -290,8 +290,8 @@ def prefix_of(attribute: Attribute) -> str:
 
 
 Key = tuple[Any, ...]
-_MANY = 32  # children before this place are counted each time, places in longer lists are remembered
-_REMEMBERED = 16  # lists of places; each keeps its tree in memory until others push it out
+_MANY = 32  # children before this place are counted each time, places in longer lists are cached
+_REMEMBERED = 16  # cached lists of places; each keeps its tree in memory until it is evicted
 _places: OrderedDict[Any, dict[Any, int]] = OrderedDict()
 
 

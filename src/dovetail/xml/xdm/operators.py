@@ -50,7 +50,7 @@ def _trimmed(value: Temporal) -> Temporal:
 
 
 def temporal_arithmetic(op: str, left: Any, right: Any) -> Any:
-    """`left op right` where one of them is a date, time or duration. Raises XPTY0004 where that means nothing."""
+    """`left op right` where one of them is a date, time or duration. Raises XPTY0004 if that is undefined."""
     if isinstance(left, Temporal) and type(left) is type(right) and op == "-" and _movable(left):
         return DayTimeDuration(0, EXACT.subtract(left.instant(), right.instant()))
     if isinstance(left, Temporal) and op in ("+", "-") and _fits(left, right):
@@ -152,7 +152,7 @@ def compare(op: str, left: Any, right: Any) -> bool:
 
 
 def general_pair(left: Any, right: Any) -> tuple[Any, Any]:
-    """The two values of a general comparison: an untyped one takes the type that the other one asks for."""
+    """The two values of a general comparison: an untyped one is cast as the other one requires."""
     first, second = type(left) is UntypedAtomic, type(right) is UntypedAtomic
     if first == second:
         return left, right
@@ -208,7 +208,7 @@ def distinct(values: list[Any]) -> list[Any]:
 
 
 def _neighbourhood(key: Any, single: bool) -> Any:
-    """What numbers of any types share if `eq` calls them equal: the double, or the float, nearest to them."""
+    """A common value of all numbers that `eq` calls equal: the double, or the float, nearest to them."""
     kind, value = key
     if kind != "n" or value == "NaN":
         return key

@@ -196,7 +196,7 @@ class _Translation:
         return self._escaped_sign()
 
     def _unfolded(self, text: str) -> str:
-        """A class by its escape: what it holds does not change where upper and lower case are the same."""
+        """A class by its escape, which is not affected by the flag for case."""
         return f"(?-i:{text})" if "i" in self.flags else text
 
     def _reference(self) -> str:

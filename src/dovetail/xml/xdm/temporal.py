@@ -64,7 +64,7 @@ class Duration:
 
     @classmethod
     def parse(cls, text: str) -> Duration:
-        """The duration that the text says; raises FORG0001."""
+        """Parses a duration; raises FORG0001."""
         match = _PATTERN.fullmatch(text)
         if match is None or text.endswith(("P", "T")) or not cls._allows(match):
             raise XQueryError("FORG0001", f"{text!r} is not a valid xs:{cls.name}")
@@ -203,7 +203,7 @@ class Temporal:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The value that the text says; raises FORG0001."""
+        """Parses a value; raises FORG0001."""
         match = cls._pattern.fullmatch(text)
         if match is None:
             raise XQueryError("FORG0001", f"{text!r} is not a valid xs:{cls.name}")

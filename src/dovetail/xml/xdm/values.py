@@ -258,7 +258,7 @@ def string_of(item: Any) -> str:
 
 
 def type_name(item: Any) -> str:
-    """What an item is, for messages."""
+    """The type of an item, for messages."""
     return f"{kind_of(item)}()" if is_node(item) else f"xs:{TYPE_NAMES[type(item)]}"
 
 

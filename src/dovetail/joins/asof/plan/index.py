@@ -1,9 +1,7 @@
-"""The index way: rows of both sides exchanged by cell, and joined in tasks by the operator.
-
-A cell is one task, and a stretch in the order of (key hash, time). Cells are cut between keys, and inside a key only
-if it has more rows than half a cell: so a join without keys, or with a hot key, still uses all cores. What a left row
-needs of earlier (later) cells of its key is the last (first) right row there; these rows are copied to the cells that
-follow (precede).
+"""The index algorithm: rows of both sides are exchanged by cell, and joined in tasks by the operator. A cell is one
+task: a range in the order of (key hash, time). Cells are cut between keys, and inside a key only if it has more rows
+than half a cell: so a join without keys, or with a hot key, still uses all cores. Of earlier (later) cells of its key
+a left row needs only the last (first) right row; these rows are copied to the cells that follow (precede).
 Reference: docs/algorithms/asof.md, 4.
 """
 
@@ -89,10 +87,10 @@ class Sample:
 
 
 def draw(left: Side, right: Side, share: float) -> tuple[Sample, Sample]:
-    """Samples of both sides from one job: the rows with the smallest of random numbers, which also tell how many are.
+    """Samples of both sides from one job: the rows with the smallest random numbers, which also give the row count.
 
     The k-th smallest of n uniform numbers is about k / n, so that n is known to some two percent. Only the given share
-    of all rows is looked at.
+    of all rows is read.
     """
     parts = [
         side.frame.where(side.usable)
@@ -144,7 +142,7 @@ class Cells:
         return f"cells: {self.count}, by key{hot}"
 
     def place(self, side: Side, frame: DataFrame, columns: list[str]) -> DataFrame:
-        """These columns of the frame with the cell of each row; rows that match nothing go anywhere."""
+        """These columns of the frame with the cell of each row; rows that cannot match go to any cell."""
         chosen = [quoted(name) for name in columns]
         if self.count == 1:
             return frame.selectExpr(*chosen, f"0 as {CELL}")
@@ -207,7 +205,7 @@ class Cells:
 
 
 def choose_cells(samples: tuple[Sample, Sample], wanted: int, keyed: bool) -> Cells:
-    """Boundaries that make about as many cells of equal size as are wanted."""
+    """Boundaries of about `wanted` cells of equal size."""
     hashes = np.concatenate([sample.hashes for sample in samples])
     positions = np.concatenate([sample.positions for sample in samples])
     weights = np.concatenate([np.full(len(s.hashes), s.rows / max(1, len(s.hashes))) for s in samples])
@@ -229,7 +227,7 @@ def choose_cells(samples: tuple[Sample, Sample], wanted: int, keyed: bool) -> Ce
 
 
 def even_cells(wanted: int) -> Cells:
-    """Cells of equal shares of all hashes, for small inputs of which there is no sample."""
+    """Cells of equal ranges of hashes, for small inputs without a sample."""
     wanted = min(wanted, MOST_CELLS)
     step = 2**64 // wanted
     hashes = tuple(-(2**63) + number * step for number in range(1, wanted))

@@ -1,4 +1,4 @@
-"""The two inputs of an as-of join, prepared: columns named as in the result, times and keys of one type."""
+"""Prepares the two inputs of an as-of join: columns named as in the result, times and keys of one type."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ class Side:
 
     @property
     def position(self) -> str:
-        """SQL: the time as a double that never falls as time grows."""
+        """SQL: the time as a monotonic double."""
         return position(self.kind, self.on)
 
     def pruned(self, columns: Sequence[str]) -> Side:
-        """The side with only the columns that are wanted or joined on."""
+        """The side with only the output columns and those joined on."""
         needed = [*map(unquoted, (self.on, *self.keys, *self.order)), *columns]
         return replace(self, frame=only_columns(self.frame, needed))
 
@@ -112,7 +112,7 @@ def _check_orderable(name: str, kind: T.DataType) -> None:
 
 
 def index_obstacle(left: Side, right: Side) -> str | None:
-    """Why only Spark can join these rows, if it is so: types that tasks do not see, or that have no codes."""
+    """The reason why only Spark can join these rows, if any: types that tasks do not support, or that have no codes."""
     if isinstance(left.kind, T.DecimalType) and left.kind.precision > NARROW_DIGITS:
         return f"times of type {left.kind.simpleString()} have no 64-bit codes"
     return spark_only((side.frame, side.keys) for side in (left, right))

@@ -3,8 +3,8 @@
 Pure Python on summaries of the inputs. Symbols follow the source: R and S are the left and right input, T rows,
 lambda the arrival rate, d the duration, L the active rows, F frames, T_f tuples per frame, T_M tuples in memory.
 
-* `statistics`: what is known about an input, and the memory. `choose`: the price of each algorithm, and the cheapest.
-* `model`: what every model answers, and the number of pairs. `sweeps`, `partitions`: the five models.
+* `statistics`: statistics of an input, and the memory. `choose`: the price of each algorithm, and the cheapest.
+* `model`: the interface of every model, and the number of pairs. `sweeps`, `partitions`: the five models.
 """
 
 from dovetail.joins.interval.cost.choose import ALGORITHMS, Choice, MixedCost, Price, choose

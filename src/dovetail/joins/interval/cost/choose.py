@@ -149,7 +149,7 @@ class MixedCost:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one algorithm would cost. `swapped` means that the operator's R is the right input.
+    """The predicted cost of one algorithm. `swapped` means that the operator's R is the right input.
 
     Frames and spills are zero for a join that stays in memory. `slots` is OIP's k, otherwise zero. Seconds are absent
     without unit costs.
@@ -189,7 +189,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """What is to be priced: the two inputs, the join memory, and how to read the equations."""
+    """The input of a price: both inputs, the join memory, and the variant of the equations."""
 
     left: IntervalStatistics
     right: IntervalStatistics
@@ -204,14 +204,14 @@ def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: 
     """The price of `algorithm` for `setting`.
 
     Comparisons and frames are those of the overlapping join, which bound those of the narrower relations. A join with
-    an empty input costs nothing. Seconds also count what a row costs that is kept, which the comparisons leave out:
-    where rows find few partners, it is most of the difference between the algorithms.
+    an empty input costs nothing. Seconds also include the cost of keeping a row, which comparisons leave out: if rows
+    have few partners, it is most of the difference between the algorithms.
     """
     bare = _unpriced(setting, algorithm, swapped)
     if unit_costs is None:
         return bare
     frame_bytes = setting.memory.frame_bytes
-    # DIP keeps a file per partition, so that its frames come from all over the disk
+    # DIP keeps a file per partition, so that its frames are spread over the disk
     read_s = unit_costs.page_read_s(frame_bytes, sequential=algorithm != "dip")
     return replace(
         bare,
@@ -223,9 +223,8 @@ def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: 
 
 
 def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, unit_costs: Profile) -> float:
-    """Seconds to keep rows: none that are scanned in place, S alone in a list, both in a heap or in partitions.
-
-    Rows leave a list together, but a heap one by one; partitioned rows are put in order once more.
+    """Seconds to keep rows: none if they are scanned in place, those of S in a list, those of both in a heap or in
+    partitions. Rows leave a list together, but a heap one by one; partitioned rows are sorted once more.
     """
     left, right = setting.left.rows, setting.right.rows
     if algorithm == "forward_scan" or not left or not right:

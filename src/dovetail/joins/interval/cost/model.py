@@ -90,7 +90,7 @@ Place = Literal["single", "first", "middle", "last"]
 
 
 def join_estimate(r: IntervalStatistics, s: IntervalStatistics) -> float:
-    """JE (4.1): every row of R meets the S rows that start inside it or still run when it starts."""
+    """JE (4.1): every row of R matches the S rows that start inside it or are active when it starts."""
     return r.rows * s.arrival_rate * (r.duration + s.duration - 1)
 
 
@@ -174,10 +174,10 @@ Algorithm = Literal["sort_merge", "time_sweep", "forward_scan", "oip", "dip"]
 class CostModel(ABC):
     """One local join of R (`r`, left) with S (`s`, right), each of one duration, in a join memory.
 
-    `frames_written`, `frames_read`, `io` and `n_spills` describe the spilling run; they mean nothing when `spills()` is
-    false. CPU is the number of comparisons, I/O the frames that the join itself writes and reads.
-    `variant="printed"` evaluates the equations as the source has them, `"corrected"` with their slips removed and
-    the number of spills per phase kept from going negative.
+    `frames_written`, `frames_read`, `io` and `n_spills` describe the spilling run; they are undefined if `spills()` is
+    false. CPU is the number of comparisons, I/O the frames that the join itself writes and reads. `variant="printed"`
+    evaluates the equations as the source has them, `"corrected"` with their slips removed and the number of spills per
+    phase kept from going negative.
     Reference: Carman 2020, 4.2 to 4.4; docs/algorithms/interval.md, 4.1 to 4.7.
     """
 

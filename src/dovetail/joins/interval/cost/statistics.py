@@ -1,4 +1,4 @@
-"""The inputs of the cost models: what is known about each side, and the memory of the join in frames."""
+"""Inputs of the cost models: statistics of each side, and the memory of the join in frames."""
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class IntervalStatistics:
         )
 
     def split_into(self, partitions: int) -> IntervalStatistics:
-        """One middle partition of `partitions` equal ranges under SPLIT: what starts in it and what reaches into it."""
+        """One middle partition of `partitions` equal ranges under SPLIT: rows that start in it or reach into it."""
         if partitions < 1:
             raise PlanError(f"{partitions} partitions were asked for; give at least 1.")
         if partitions == 1 or not self.rows:
@@ -210,7 +210,7 @@ def summarise(
     instants_per_unit: float = 1.0,
     limit: int = 16,
 ) -> IntervalStatistics:
-    """Statistics of the intervals `[start, end)` given, or of `rows` such intervals of which these are a sample.
+    """Statistics of the given intervals `[start, end)`, or of `rows` intervals if the given ones are a sample.
 
     Every interval must be valid: no nulls, start < end.
     """

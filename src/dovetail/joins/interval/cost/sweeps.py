@@ -85,7 +85,7 @@ class SortMergeCost(CostModel):
         return self.join_size() + self.unproductive()
 
     def unproductive(self) -> float:
-        """Comparisons without a pair: all R tuples but those that still run when S ends."""
+        """Comparisons without a pair: all R tuples except those that are active when S ends."""
         return max(0.0, self.r.rows - self.r.arrival_rate * (self.r.duration - 1))
 
 
@@ -181,7 +181,7 @@ class TimeSweepCost(CostModel):
 class ForwardScanCost(CostModel):
     """Forward scan: S is freed and R replayed in every spill, the source's simplification.
 
-    The operator spills the counterpart of whichever input holds more; `spilled_first` orients the model alike.
+    The operator spills the counterpart of whichever input holds more; `spilled_first` orients the model the same way.
     Reference: Carman 2020, 4.4.3, equations 4.34 to 4.47; docs/algorithms/interval.md, 4.5.
     """
 
@@ -260,7 +260,7 @@ class ForwardScanCost(CostModel):
         return self.steady_frames() + self.warm_up_frames() + self.cool_down_frames()
 
     def unproductive(self) -> float:
-        """Comparisons without a pair: one per tuple of either input whose scan meets a tuple beyond its end."""
+        """Comparisons without a pair: one per tuple of either input whose scan reaches a tuple beyond its end."""
         ends = (max(0.0, x.rows - x.arrival_rate * (x.duration - 1)) for x in (self.r, self.s))
         return sum(ends)
 

@@ -1,6 +1,5 @@
-"""Answers about left rows without pairs: an index of the right rows, and left rows streamed past it.
-
-How many matches a left row has, whether it has any, or which is its first: each is a few searches in sorted arrays.
+"""Answers questions about left rows without forming pairs: left rows probe an index of the right rows. The number of
+matches of a left row, whether it has any, and its first match each take a few searches in sorted arrays.
 """
 
 from __future__ import annotations
@@ -30,10 +29,9 @@ INDEX_BYTES = 112  # of a right row while its index is built: the row, two order
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What is asked of each left row; `outer` keeps rows without a match when the kind is first, last or any.
-
-    `started` names the columns, one a side, that tell whether a row starts in this cell: a pair is then counted in the
-    one cell in which one of the two starts.
+    """A question about each left row; `outer` keeps rows without a match if the kind is first, last or any. `started`
+    names the columns, one per side, that say whether a row starts in this cell: a pair is then counted only in the cell
+    in which one of the two starts.
     """
 
     kind: Kind
@@ -89,7 +87,7 @@ class RightIndex:
         return answer
 
     def weights(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The bytes of the right rows at these positions; of none, a few."""
+        """The bytes of the right rows at these positions; a few for no row."""
         some = self._weights[np.maximum(found, 0)] if len(self._weights) else np.ones(len(found), np.int64)
         return np.where(found >= 0, some, 1)
 
@@ -100,7 +98,7 @@ class RightIndex:
 
 
 def answer(question: Question, index: RightIndex, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The answers for a batch of left rows; right rows beside them come as many at a time as the budget takes."""
+    """The answers for a batch of left rows; right rows are added in as large batches as the budget allows."""
     found = index.ask(rows, question.kind)
     if question.kind in ("count", "left_semi", "left_anti"):
         yield finished(question, rows, found, None)
@@ -115,7 +113,7 @@ def answer(question: Question, index: RightIndex, rows: pa.RecordBatch) -> Itera
 def finished(
     question: Question, rows: pa.RecordBatch, found: npt.NDArray[np.int64], right: pa.RecordBatch | None
 ) -> pa.RecordBatch:
-    """Left rows with what was found for them: a count beside them, or a right row, or just whether they stay."""
+    """Left rows with their answer: with a count or a right row added, or filtered."""
     kind = question.kind
     if kind == "count":
         return pa.RecordBatch.from_arrays([*rows.columns, pa.array(found)], names=[*rows.schema.names, COUNT])
@@ -136,7 +134,7 @@ def answer_cell(
     """The answers of one cell (count, semi or anti) from batches in which all right rows come before the left ones.
 
     Right rows that do not fit the budget are indexed in portions; left rows are then spooled, as many at a time as the
-    budget can hold an answer of, and read once a portion.
+    budget can hold answers for, and read once per portion.
     """
     run: _Cell | None = None
     try:

@@ -97,7 +97,7 @@ def _count_weighted(left: Side, right: Side, found: Weights, h: int, shift: int)
     return total
 
 
-# NumPy counts a few rows at once; kernels must be loaded first, which takes a good part of a second.
+# NumPy counts few rows at once; loading kernels first would take a good part of a second.
 def _ascending(codes: I64) -> I64:
     return sorted_copy(codes) if len(codes) > _FEW else np.sort(codes)
 

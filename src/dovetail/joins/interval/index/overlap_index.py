@@ -1,4 +1,4 @@
-"""The right side of an interval join, sorted once, so that left rows can be answered without forming pairs."""
+"""Indexes the right side of an interval join, sorted once, so that left rows are answered without forming pairs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ _HALF_OPEN_OVERLAP = Relation.parse("overlapping").table()
 
 
 class OverlapIndex:
-    """What each left row matches on the right: how many, whether any, the first, the last.
+    """Finds the matches of each left row on the right: their number, whether there are any, the first, the last.
 
     Built from codes as `dovetail.joins.interval.relation` makes them, for any relation's `table()`; no table means that
     half-open codes overlap. Answers come in the order of the left rows. Left rows whose key the right side lacks match
@@ -200,7 +200,7 @@ class OverlapIndex:
         return self.first(key, start, end, table)
 
     def close(self) -> None:
-        """Gives the memory back to the budget; the index must not be asked again."""
+        """Gives the memory back to the budget; the index must not be used again."""
         self._right.close()
 
     def __enter__(self) -> OverlapIndex:
@@ -271,7 +271,7 @@ def _end_sought(probes: Probes, touching: Touching) -> tuple[I64, bool]:
 
 
 def _by_shape(probes: Probes) -> Iterator[tuple[bool, Bool | slice, Probes]]:
-    """Left rows apart by whether they are points, which see three zones instead of five."""
+    """Left rows separated by whether they are points, which have three zones instead of five."""
     points = probes.points()
     if not points.any():
         yield False, slice(None), probes

@@ -1,4 +1,4 @@
-"""The arrays of an index: keys as segment numbers, right rows by (key, start, end), and what else questions need."""
+"""Arrays of an index: keys as segment numbers, right rows by (key, start, end), and auxiliary arrays."""
 
 from __future__ import annotations
 
@@ -159,7 +159,8 @@ class SortedRight:
         return stable_order(number, order)
 
     def _charged(self, expected: int, passing: int, build: Callable[[], AnyArray]) -> AnyArray:
-        """What `build` gives, its bytes reserved before; both sizes are per row, `passing` ones are given back."""
+        """The result of `build`, with its bytes reserved before; both sizes are per row, and `passing` bytes are given
+        back."""
         before = self._reservation.used
         self._reservation.grow(self.rows * (expected + passing))
         try:

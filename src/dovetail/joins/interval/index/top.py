@@ -1,8 +1,7 @@
-"""The pairs that overlap longest, found through the length by which the last of them overlaps.
-
-How many pairs overlap by at least some length is counted without forming them, so that length is found by halving; only
-intervals at least as long take part, which for a short list of winners are few. Then the pairs above it are listed, and
-as many at it as are missing. No step lists more than k pairs and one right input's worth of ties.
+"""Finds the pairs that overlap longest, through the overlap of the k-th pair. The number of pairs that overlap by at
+least some length is counted without forming them, so that this length is found by bisection. Only intervals at least as
+long take part, which are few for a small k. Then the pairs above it are listed, and as many at it as are missing. No
+step lists more than k pairs and one right input's worth of ties.
 
 A length has a code, a whole number that orders lengths and is 0 for 0: the length itself for whole numbers,
 the bits for floats. The next longer length has the next code.
@@ -331,7 +330,7 @@ def _threshold(inputs: _Inputs, k: int) -> _Threshold | None:
 
 
 def _shrinking(left: U64, right: U64) -> Iterator[int]:
-    """Codes of lengths that ever more intervals have, down to the least above zero."""
+    """Descending codes of lengths, each reached by more intervals, down to the least above zero."""
     flipped = np.concatenate((left, right)) ^ np.uint64(1 << 63)
     ascending = sorted_copy(flipped.view(np.int64))
     candidates, last = _FIRST_CANDIDATES, 0

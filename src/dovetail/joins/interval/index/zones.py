@@ -112,14 +112,14 @@ def rectangles(accepted: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
 
 
 def _runs(accepted: npt.NDArray[np.bool_], start_zone: int) -> list[tuple[int, int]]:
-    """Runs of accepted end zones; one that begins in the start's own zone may as well begin below everything."""
+    """Runs of accepted end zones; one that begins in the start's own zone is extended to begin below everything."""
     edges = np.flatnonzero(np.diff(accepted.astype(np.int8), prepend=0, append=0)).tolist()
     return [(0 if low == start_zone else low, high) for low, high in zip(edges[::2], edges[1::2], strict=True)]
 
 
 @dataclass(frozen=True, slots=True)
 class Touching:
-    """The relation `overlapping`, as what it says of intervals that touch at a left start or a left end."""
+    """The relation `overlapping`: whether intervals that touch at a left start or a left end match."""
 
     at_start: bool
     at_end: bool
@@ -136,7 +136,7 @@ class Touching:
 
 
 def as_overlapping(table: npt.NDArray[np.bool_]) -> Touching | None:
-    """What kind of `overlapping` the table is, if it is one."""
+    """The kind of `overlapping` that the table is; None if it is none."""
     signs = np.arange(81)
     se, es = signs // 9 % 3, signs // 3 % 3
     for touching in (Touching(s, e) for s in (False, True) for e in (False, True)):

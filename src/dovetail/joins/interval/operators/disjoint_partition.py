@@ -79,10 +79,9 @@ class DisjointStore(RowStore):
             self._pending.append((self._charged(batch), parts))
 
     def flush(self, open_parts: I64) -> None:
-        """Write what is complete: all rows of partitions that are closed, and whole frames of the open ones.
-
-        If that is little, because open partitions have few but large rows, everything is written. Rows are gathered
-        block by block, so that beside those in memory there are a few blocks, and a copy of the rows that stay.
+        """Write complete data: all rows of closed partitions, and whole frames of the open ones. If that is little,
+        because open partitions have few but large rows, everything is written. Rows are gathered block by block, so
+        that only a few blocks and a copy of the remaining rows need extra memory.
         """
         self.on_disk = True
         if not self._pending:
@@ -99,7 +98,7 @@ class DisjointStore(RowStore):
         self._keep(np.sort(order[~chosen]), parts, weights)
 
     def _keep(self, numbers: I64, parts: I64, weights: I64) -> None:
-        """Of the rows in memory keep these."""
+        """Keep only these rows in memory."""
         self._reading.grow(int(weights[numbers].sum()))
         rest = self._picked(numbers)
         self._pending = []
@@ -121,7 +120,7 @@ class DisjointStore(RowStore):
         return take_columns(pa.concat_batches(taken), int64s(place))
 
     def _gathered(self, rank: I64) -> tuple[pa.RecordBatch, I64]:
-        """All rows in memory, ordered by their partition's rank and then as they came; none are pending then."""
+        """All rows in memory, ordered by their partition's rank and then by arrival; none are pending afterwards."""
         if not self._pending:
             return empty_batch(self.schema), int64s([])
         parts = np.concatenate([parts for _, parts in self._pending])
@@ -161,7 +160,7 @@ class DisjointStore(RowStore):
         return last
 
     def finish(self) -> None:
-        """No row follows: order the pieces by key and partition, and free the memory if rows are on disk."""
+        """End the input: order the pieces by key and partition, and free the memory if rows are on disk."""
         if self.on_disk:
             self.flush(int64s([]))
             self._pieces.sort(key=lambda piece: (self.keys[piece.part], piece.part, piece.block))
@@ -246,7 +245,7 @@ class DisjointPartitionOperator(PartitionedOperator):
             self.intakes[side].close()
 
     def _fill(self, side: int) -> Pull:
-        """Passes over the input, then over what overflowed, until every row has a partition."""
+        """Passes over the input, then over the overflow, until every row has a partition."""
         store, intake = self.stores[side], self.intakes[side]
         source: Intake | RowQueue = intake
         state = np.zeros(4, np.int64)
@@ -286,7 +285,7 @@ class DisjointPartitionOperator(PartitionedOperator):
         return parts
 
     def _relieve(self, side: int, overflow: RowQueue, open_parts: I64) -> None:
-        """Make room: the outer input's partitions go to disk first, then this one's, then its overflow."""
+        """Free memory: spill the outer input's partitions first, then this one's, then its overflow."""
         store, outer = self.stores[side], self.stores[0]
         if side == 1 and store.weight + outer.weight + overflow.weight > self.capacity and not outer.on_disk:
             outer.flush(int64s([]))
@@ -331,9 +330,9 @@ class DisjointPartitionOperator(PartitionedOperator):
 class DisjointPartitionJoin(IntervalSpec):
     """Each input becomes partitions in which no two rows overlap; pairs of partitions are merged without backtracking.
 
-    Blocking: both inputs are read to the end before the first answer. The relation changes nothing but the test of a
-    pair. When memory is short the outer input goes to disk first, then the inner one, which is then joined in batches
-    that fill memory, the outer input read once per batch.
+    Blocking: both inputs are read to the end before the first answer. The relation affects only the test of a pair.
+    When memory is short the outer input goes to disk first, then the inner one, which is then joined in batches that
+    fill memory, the outer input read once per batch.
     Reference: Carman 2020, 3.3.5, 4.4.5 and equations 4.63 and 4.64; docs/algorithms/interval.md, 2.5.
     """
 

@@ -1,6 +1,5 @@
-"""The common part of all interval operators: input that is pulled or pushed, and pairs on their way out.
-
-Pairs of row numbers come out as rows, as ordinals, or only counted; and which rows found a partner is remembered.
+"""The common part of all interval operators: pulled or pushed input, and output of pairs. Pairs of row numbers are
+output as rows, as ordinals, or only counted; matched rows are recorded.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class Inbox:
         return bool(self._ready) or self._read < self._file.blocks
 
     def put(self, batch: pa.RecordBatch) -> None:
-        """Keep a batch until it is asked for."""
+        """Keep a batch until it is needed."""
         on_disk = self._read < self._file.blocks
         size = compact_bytes(batch)
         if on_disk or self._memory.used + size > self._limit or not self._memory.try_grow(size):
@@ -50,7 +49,7 @@ class Inbox:
         self._ready.append((compact(batch), size))
 
     def get(self) -> pa.RecordBatch:
-        """The oldest batch, which is then the taker's to charge."""
+        """The oldest batch; the caller is charged for it from then on."""
         if not self._ready:
             self._read += 1
             return self._file.read(self._read - 1)
@@ -110,7 +109,7 @@ _CODES = (START, END, KEY, ROW)
 
 
 def output_schema(emit: Emit, left: pa.Schema, right: pa.Schema) -> pa.Schema:
-    """What a join of these inputs gives: left's payload then right's, or pairs of ordinals, or nothing but a count."""
+    """The schema of the answer: left's payload then right's, or pairs of ordinals, or no columns for a count."""
     if emit == "count":
         return pa.schema([])
     if emit == "pairs":
@@ -135,7 +134,7 @@ class Window(Protocol):
         ...
 
     def bytes_of(self, rows: I64) -> I64:
-        """What each of these rows weighs, in bytes."""
+        """The weight of each of these rows, in bytes."""
         ...
 
 
@@ -143,7 +142,7 @@ class Output:
     """Collects pairs that the kernels find and turns them into batches of bounded size.
 
     The kernels write row numbers of the two windows into `out_r` and `out_s`; `take` must come before a window changes.
-    With `exchange` R is the right input, and left comes first in the answers all the same.
+    With `exchange` R is the right input; answers still have left first.
     """
 
     def __init__(
@@ -167,7 +166,7 @@ class Output:
         self.out_r, self.out_s = np.empty(pairs, np.int64), np.empty(pairs, np.int64)
 
     def show(self, windows: tuple[Window, Window]) -> None:
-        """From now on R and S row numbers mean rows of these windows."""
+        """Set the windows to which R and S row numbers refer."""
         self._left, self._right = windows[::-1] if self._exchange else windows
 
     def take(self, n: int) -> Iterator[pa.RecordBatch]:
@@ -290,7 +289,7 @@ class IntervalOperator(OperatorBase):
         return self.output.matched
 
     def join(self, left: Iterable[pa.RecordBatch], right: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """All answers for two inputs, asked for batch by batch; what is not needed for an answer is not asked for."""
+        """All answers for two inputs, which are read batch by batch and only as far as answers need."""
         sources = {"left": iter(left), "right": iter(right)}
         pull = self._start()
         sent: pa.RecordBatch | None = None
@@ -307,7 +306,7 @@ class IntervalOperator(OperatorBase):
                 yield item
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take one batch of a side and give the answers it makes possible now."""
+        """Take one batch of a side; yields the answers that are now possible."""
         if side not in SIDES:
             raise PlanError(f"there is no input {side!r}; this join takes {list(SIDES)}.")
         self._open_inboxes()
@@ -316,7 +315,7 @@ class IntervalOperator(OperatorBase):
         return self._advance()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Give the remaining answers; all inputs have ended."""
+        """Yields the remaining answers; all inputs have ended."""
         self._open_inboxes()
         for inbox in self._inboxes.values():
             inbox.closed = True
@@ -324,7 +323,7 @@ class IntervalOperator(OperatorBase):
         self._record()
 
     def _advance(self) -> Iterator[pa.RecordBatch]:
-        """Go on until an input is wanted that has nothing yet."""
+        """Run until an input is needed that has no batch yet."""
         while self._pull is not None:
             sent: pa.RecordBatch | None = None
             if self._wanted is not None:

@@ -1,4 +1,5 @@
-"""The two blocking joins' common part: inputs read to the end, rows loaded by partition, a pair buffer, and counts."""
+"""The common part of the two blocking joins: inputs read to the end, rows loaded by partition, a pair buffer, and
+counts."""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ class Loaded:
         return Rows(start, end, _NONE, _NONE, 1)
 
     def bytes_of(self, rows: I64) -> I64:
-        """What each of these rows weighs, in bytes."""
+        """The weight of each of these rows, in bytes."""
         return self._weights[rows] if self._weights.size else np.full(rows.size, self.row_bytes.fixed)
 
 
@@ -144,7 +145,7 @@ class Intake:
 
 @dataclass(frozen=True, slots=True)
 class Storage:
-    """How the rows of one side are kept: its columns, what memory counts, the sizes of frames and blocks, the places.
+    """How the rows of one side are stored: its columns, the unit of memory, the sizes of frames and blocks, the files.
 
     Memory counts tuples, in frames of `frame_rows`, or bytes. On disk rows come in blocks of at most `block_rows` and
     `block_bytes`.
@@ -181,7 +182,7 @@ class RowQueue:
         self._read = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Keep these rows behind those already here."""
+        """Append these rows."""
         if batch.num_rows == 0:
             return
         self.rows += batch.num_rows
@@ -225,7 +226,7 @@ class RowQueue:
 
 
 class RowStore(ABC):
-    """The partitions of one input: what its rows weigh, and how they come back from disk."""
+    """The partitions of one input: the weight of its rows, and how they are read from disk."""
 
     def __init__(self, storage: Storage) -> None:
         self.storage, self.side, self.schema = storage, storage.side, storage.schema
@@ -251,7 +252,7 @@ class RowStore(ABC):
         return None
 
     def _charged(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """The rows, to be kept in memory for now, without what is not theirs."""
+        """A copy of the rows in memory, without the rest of their buffers, charged to the budget."""
         batch = compact(batch)
         self._memory.grow(held_bytes(batch) + OVERHEAD_BYTES * batch.num_rows)
         self.weight += int(batch.num_rows) if self.storage.by_tuples else self.row_bytes.total(batch)
@@ -266,7 +267,7 @@ class RowStore(ABC):
         for number, rest in blocks:
             while rest.num_rows:
                 fits = self._fitting(rest, room)
-                if fits or not taken:  # a single row is taken whatever it weighs
+                if fits or not taken:  # a single row is taken at any weight
                     rows, rest = rest.slice(0, max(1, fits)), rest.slice(max(1, fits))
                     self._reading.grow(2 * nbytes(rows) + OVERHEAD_BYTES * rows.num_rows)
                     taken.append((number, rows))
@@ -293,7 +294,7 @@ class RowStore(ABC):
 class PartitionedOperator(IntervalOperator):
     """A join that partitions R, then S, and joins pairs of partitions.
 
-    If S does not fit, it is joined in batches that fill memory, but for `outer_frames` frames.
+    If S does not fit, it is joined in batches that fill memory, except for `outer_frames` frames.
     """
 
     stores: Sequence[RowStore]
@@ -316,7 +317,7 @@ class PartitionedOperator(IntervalOperator):
 
     @property
     def capacity(self) -> int:
-        """What rows in memory may weigh: tuples if frames are given, else bytes."""
+        """The capacity for rows in memory: tuples if frames are given, else bytes."""
         frames = self.spec.frames
         return frames.tuples if frames else self.shares.blocking(sum(intake.waiting_bytes for intake in self.intakes))
 
@@ -337,7 +338,7 @@ class PartitionedOperator(IntervalOperator):
             yield from self._join(inner)
 
     def _meet(self, outer: Loaded, inner: Loaded, step: Callable[[], int]) -> Pull:
-        """The answers of some rows of both sides, by a kernel that says when it is done."""
+        """The answers of some rows of both sides, by a kernel that is called until it is done."""
         self.output.show((outer, inner))
         self.state[sw.R_POS] = self.state[sw.PHASE] = 0
         while step() != sw.DONE:

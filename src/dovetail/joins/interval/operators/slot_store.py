@@ -105,7 +105,7 @@ class _Run:
         return int(self.keys[-1]) if self.keys.size else 0, int(self.parts[-1])
 
     def take(self, bound: tuple[int, int]) -> pa.RecordBatch:
-        """The rows up to and including `bound`, which are gone from here then."""
+        """Remove and return the rows up to and including `bound`."""
         low, high = 0, self.parts.size
         if self.keys.size:
             low, high = (int(np.searchsorted(self.keys, bound[0], side)) for side in ("left", "right"))
@@ -156,8 +156,8 @@ class SortedFile:
 class SlotStore(RowStore):
     """Rows of one input; in memory until `spill`, then sorted runs that `finish` merges into one file.
 
-    What the sort writes and reads before the one file exists is counted apart (`sorted_rows`): the source has its
-    inputs sorted by an operator of their own.
+    Rows written and read by the sort are counted separately (`sorted_rows`): in the source another operator sorts the
+    inputs.
     """
 
     def __init__(self, storage: Storage, slots: Slots) -> None:
@@ -191,7 +191,7 @@ class SlotStore(RowStore):
         self._reading.close()
 
     def finish(self) -> None:
-        """No row follows: if any went to disk, all of them become one file in partition order."""
+        """End the input: if any row is on disk, merge all rows into one file in partition order."""
         if not self._runs:
             return
         self.spill()

@@ -121,8 +121,8 @@ _OUTPUT_LIMIT = 8 * 2**20
 class Shares:
     """Bytes for the output, for one segment of input, and for everything else.
 
-    A window is rewritten when it is refilled: what stays is copied, then the old one goes. So active tuples need their
-    bytes twice, and segments exist once per window, once more while one is replaced, and once serialised.
+    A window is rewritten when it is refilled: remaining rows are copied, then the old one is freed. So active tuples
+    need their bytes twice, and segments exist once per window, once more while one is replaced, and once serialised.
     """
 
     limit: int
@@ -151,13 +151,13 @@ class Shares:
     def blocking(self, waiting: int) -> int:
         """Bytes that rows of a partitioned join may weigh: ordering them by partition needs two copies beside them.
 
-        They may overshoot by one segment before they are written, and what holds a row costs more than the row.
+        They may exceed it by one segment before they are written, and containers add to the size of rows.
         """
         return max(0, (self.limit - self.output - 4 * self.segment - waiting) // 5)
 
     @property
     def pairs(self) -> int:
-        """How many pairs of row numbers are collected before they are given out."""
+        """How many pairs of row numbers are collected before they are output."""
         return max(16, min(self.output // 64, 2**17))
 
 
@@ -216,7 +216,7 @@ _ORDER_NAMES = {
 def pair_rule(relation: Relation, halves: int, shift: int, range_start: int | None, exchange: bool) -> Rule:
     """The rule by which a sweep decides pairs; with `exchange` the right input is R and the left one S.
 
-    `PlanError` if the relation holds for intervals that share no point: a sweep never brings those together.
+    `PlanError` if the relation holds for intervals that share no point: a sweep never compares those.
     """
     seen = relation.swapped() if exchange else relation
     outcomes = [(seen.holds(*signs), shares, signs) for signs, shares in _outcomes(seen, halves, shift)]
@@ -246,7 +246,7 @@ def sweepable(relation: Relation) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def slot_tests(relation: Relation, halves: int, shift: int, exchange: bool) -> Bool:
-    """What the relation demands of the slots of a pair beyond overlap: which side starts first, and which ends first.
+    """The relation's conditions on the slots of a pair beyond overlap: which side starts first, and which ends first.
 
     In the order R starts, S starts, S ends, R ends no later than the other. Ends are left untested with half steps,
     where equal bounds may have different last instants.
@@ -314,13 +314,13 @@ EMITS: tuple[Emit, ...] = get_args(Emit)
 class IntervalSpec:
     """A join of two sides, each sorted by `_start`, `_end` (after `_key`, if keyed), of half-open int64 codes.
 
-    Codes keep the order of what they stand for, and start < end in every row. The raw bounds that the relation compares
+    Codes keep the order of the bounds, and start < end in every row. The raw bounds that the relation compares
     are `_start >> halves` and `(_end - shift) >> halves`. With half steps, codes overlap exactly when the intervals
     share a point. `range_start` is where this partition begins: a pair that starts before it belongs to another.
     `keyed`: rows must also agree in `_key`; the sweep starts again at each key, and no two keys are ever compared.
 
     `emit` says what comes out: rows (left's columns, then right's), pairs of ordinals (positions in the two input
-    streams), or nothing, only counts. `track` names sides whose matched rows are remembered, one bit each. `frames`
+    streams), or nothing, only counts. `track` names sides whose matched rows are recorded, one bit each. `frames`
     sets the memory of the active tuples in the source's units instead of bytes. `swapped` exchanges the roles of the
     two inputs inside; answers keep left first. Inputs that are not sorted give wrong answers; the order of answers is
     unspecified.
@@ -358,7 +358,7 @@ class IntervalSpec:
         return self.swapped
 
     def rule(self) -> Rule:
-        """The pair rule for R and S as they play inside."""
+        """The pair rule for R and S inside the operator."""
         return pair_rule(self.relation, self.halves, self.shift, self.range_start, self.exchange)
 
     def explain(self) -> str:

@@ -55,7 +55,7 @@ class Feed:
 
     The window is the rows that stay active, then one segment that came whole from the stream or whole from one block of
     the replay file. Rows of the stream consumed while spilling are appended to the file, once; `rewind` makes the file
-    the source again, and what the window still had of the stream waits in memory until the file is read.
+    the source again, and stream rows left in the window wait in memory until the file is read.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Feed:
 
     @property
     def exhausted(self) -> bool:
-        """Whether nothing comes after the window."""
+        """Whether the window is the last one."""
         return self.ended and not self._waiting and not self._in_file()
 
     def refill(self, live: I64, position: int) -> Pull:
@@ -120,7 +120,7 @@ class Feed:
         return take_columns(self.batch, live)
 
     def start_spill(self, row: int) -> Position:
-        """Remember the window's row `row`, from which on consumed stream rows go to the file."""
+        """Mark the window's row `row`, from which on consumed stream rows go to the file."""
         self._saved_to = row
         if self._origin is None:
             return len(self._blocks), 0
@@ -134,7 +134,7 @@ class Feed:
             self._blocks.append((int(self.ordinals[self._saved_to]), row - self._saved_to))
             self.rows_written += row - self._saved_to
             self._saved_to = row
-            self._cursor = len(self._blocks), 0  # what was just written is read again only after a rewind
+            self._cursor = len(self._blocks), 0  # written rows are read again only after a rewind
 
     def rewind(self, to: Position, row: int, end: int) -> None:
         """Continue from `to` after the window's row `end`; stream rows from `row` on wait behind the file."""
@@ -305,7 +305,8 @@ class SweepOperator(IntervalOperator):
         self.state[sw.CAPACITY] = self.shares.active(waiting) if frames is None else frames.tuples
 
     def _stream_past(self, spilled: int, first: int, held: I64) -> Pull:
-        """The spilling mode: rows of the spilled side from `first` on meet the held rows of the other; then rewind."""
+        """The spilling mode: join rows of the spilled side from `first` on with the held rows of the other; then
+        rewind."""
         feed, at = self.feeds[spilled], spilled * sw.SIDE
         self.spills[spilled] += 1
         mark = feed.start_spill(first)
@@ -372,7 +373,7 @@ class SortMergeOperator(SweepOperator):
             self._active = np.arange(self.feeds[1].batch.num_rows)
 
     def _spill(self) -> Pull:
-        # The current R tuple has met all of memory, but not the S tuples to come: it is the first one to be replayed.
+        # The current R tuple is joined with all of memory, but not with later S tuples: it is the first to be replayed.
         first = int(self.state[sw.R_POS])
         self.state[sw.R_POS] += 1
         yield from self._stream_past(0, first, self._active)
@@ -381,7 +382,7 @@ class SortMergeOperator(SweepOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SortMergeJoin(IntervalSpec):
-    """Each row of the outer input meets the inner rows in memory, then loads the inner rows it still needs.
+    """Each row of the outer input is joined with the inner rows in memory, then loads the inner rows it still needs.
 
     The left input is outer, the right one with `swapped`. Memory holds inner rows only, and only the outer input is
     ever spilled. The relation decides when to stop loading and what to drop, in its tightest form.
@@ -394,7 +395,7 @@ class SortMergeJoin(IntervalSpec):
 class TimeSweepOperator(SweepOperator):
     """A time-sweep interval join in progress."""
 
-    held_in_order = False  # the last active tuple fills the place of one that ends
+    held_in_order = False  # the last active tuple replaces one that ends
 
     def __init__(
         self, spec: TimeSweepJoin, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
@@ -442,7 +443,8 @@ class TimeSweepOperator(SweepOperator):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSweepJoin(FirstIsOuterSpec):
-    """Starts come from the inputs, ends from a heap; a row that starts meets all active rows of the other side.
+    """Starts come from the inputs, ends from a heap; a row that starts is joined with all active rows of the other
+    side.
 
     Makes no unproductive comparison in memory when sharing a point is the relation. A relation in which one input
     always starts first holds only that input. When memory is full, the side with fewer active rows is spilled past the
@@ -487,12 +489,12 @@ class ForwardScanOperator(SweepOperator):
         self.state[at + sw.R_HEAD] = self.state[at + sw.R_POS]
         self.state[sw.USED] = self._weight(spilled, self._live(spilled))
         if picked == SELECTED_R + held:
-            self.state[sw.PICKED] = NONE  # it has met everything there is
+            self.state[sw.PICKED] = NONE  # it is joined with all rows
         else:
             self.state[sw.INNER] = self.state[at + sw.R_POS]
 
     def _match_memory(self, picked: int) -> Pull:
-        """Step 2 of spilling: pairs of tuples that are both in memory, which nothing has compared yet."""
+        """Step 2 of spilling: pairs of tuples that are both in memory and were not compared yet."""
         self.state[sw.KEEP] = self.state[sw.R_HEAD] + (picked == SELECTED_R)
         self.state[sw.INNER] = self.state[sw.S_HEAD] + (picked == SELECTED_S)
         while True:

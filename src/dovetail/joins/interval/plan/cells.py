@@ -1,13 +1,12 @@
-"""Cells: bins and ranges that rows are copied to, bin widths by price, and join types over rows of several cells.
-
-A route matches rows cell by cell. Rows that are in one cell are decided there; only rows that are in several need a
-second step, which counts the cells in which they found nothing.
+"""Assigns rows to cells (bins and ranges), chooses bin widths by price, and applies join types to rows of several
+cells. A route matches rows cell by cell. Rows of one cell are decided there; only rows of several cells need a second
+step, which counts the cells without a match.
 
 The native route copies a row to every bin that it touches. With one width, short intervals share bins with many rows
 that they do not match, or long ones are copied to many bins; so lengths are cut into levels, each with its own width.
-The home level of a row is the one that fits its length; it is also copied to every level above. Two rows meet on the
-home level of the longer one, once: home rows of a level join home rows and copies of the other side, copies never join
-copies. Widths are chosen by price on a sample of both inputs.
+The home level of a row is the one that fits its length; it is also copied to every level above. Two rows are compared
+on the home level of the longer one, once: home rows of a level join home rows and copies of the other side, copies
+never join copies. Widths are chosen by price on a sample of both inputs.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from dovetail.joins.interval.plan.statistics import Sample
 from dovetail.spark.frames import RESERVED, quoted
 
 CELL_COLUMNS = ("cell", "in", "n")  # the cell; whether the row starts in it; in how many cells the row is
-MISS_CELLS = 1024  # rows that cannot match are spread over as many cells, which no other row uses
+MISS_CELLS = 1024  # rows that cannot match are spread over this many cells, which no other row uses
 ROW, WHOLE, MISSED, CELLS = (f"{RESERVED}{what}" for what in ("row", "whole", "missed", "cells"))
 
 
@@ -45,12 +44,12 @@ class Match(Protocol):
     def __call__(
         self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
     ) -> DataFrame:
-        """The joined rows; `once` says that a pair which meets in several cells must come out of one only."""
+        """The joined rows; with `once`, a pair that shares several cells is output from one only."""
 
 
 @dataclass(frozen=True, slots=True)
 class CellsJoin:
-    """An interval join put together from matches in cells; without cells, from one match of everything."""
+    """An interval join composed of matches in cells; without cells, of one match of all rows."""
 
     left: Side
     right: Side
@@ -83,7 +82,7 @@ class CellsJoin:
 
     def _pairs(self, how: str) -> DataFrame:
         left, right = self.left, self.right
-        outer = how != "inner"  # only then must a row know in how many cells it is
+        outer = how != "inner"  # only then is the number of a row's cells needed
         rows, others = (self._in_cells(side, counted=outer) for side in (left, right))
         joined = self.match(left, rows, right, others, how, True)
         if self.cells is None or how == "inner":
@@ -140,7 +139,7 @@ class CellsJoin:
         order = F.struct(F.expr(self.right.start), F.expr(self.right.end))
         best = F.max_by if keep == "last" else F.min_by
         row = F.struct(*(quoted(column) for column in pairs.columns if column != ROW))
-        # Without cells Spark joined by the keys: grouped by them, too, rows stay where they are.
+        # Without cells Spark joined by the keys: grouping by them as well avoids a shuffle.
         groups = [ROW, *(self.left.keys if self.cells is None else ())]
         matched = pairs.groupBy(*groups).agg(best(row, order).alias(WHOLE)).select(f"{WHOLE}.*")
         if how == "inner" or self.cells is None:
@@ -229,7 +228,7 @@ def choose_bins(left: Sample, right: Sample, max_length: float = 0.0, candidate_
 
 
 def key_pairs(left: Sample, right: Sample) -> float:
-    """How many pairs of the two inputs have equal keys, as their samples tell; whatever their intervals are."""
+    """The number of pairs with equal keys, estimated from the samples, whatever their intervals are."""
     return max(1.0, _meetings(left.key, right.key)) * left.weight * right.weight
 
 
@@ -247,7 +246,7 @@ def _range(left: Sample, right: Sample) -> tuple[float, float]:
     starts = np.concatenate([left.start, right.start])
     starts = starts[np.isfinite(starts)]
     low, high = min(low, float(starts.min())), max(high, float(starts.max()))
-    least = max(1.0, abs(float(low)) * 1e-9)  # one place only: any width will do, as long as doubles can tell it
+    least = max(1.0, abs(float(low)) * 1e-9)  # all positions are equal: any width that doubles can represent will do
     return float(low), float(high) if high > low else float(low) + least
 
 
@@ -327,8 +326,8 @@ class BinCells:
     Where keys can be hashed the cell is one number made of keys and bin, which Spark sorts and looks up faster than
     several columns; it may stand for two bins by chance, so that the keys must be compared as well.
 
-    Columns added: `cell`; `in`, whether the row starts in that bin; `n`, in how many cells it lives.
-    A pair that shares a point meets in several cells, but in just one of them one of the two starts.
+    Columns added: `cell`; `in`, whether the row starts in that bin; `n`, the number of its cells. A pair that shares a
+    point may share several cells, but one of the two starts in just one of them.
     Reference: docs/algorithms/interval.md, 8.1.
     """
 
@@ -409,7 +408,7 @@ class OrderCells:
     earlier: str  # "left" for before, "right" for after
 
     def rows(self, left: Sample, right: Sample) -> float:
-        """Rows after replication, as the samples tell."""
+        """Rows after replication, estimated from the samples."""
         earlier, later = (left, right) if self.earlier == "left" else (right, left)
         first = np.searchsorted(self.points, earlier.end, side="right")
         return later.rows + float((len(self.points) + 1 - first).sum()) * earlier.weight
@@ -428,7 +427,7 @@ class OrderCells:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The bins of a row in SQL: whether it can match, its first and last bin, and in how many cells it lives."""
+    """The bins of a row in SQL: whether it can match, its first and last bin, and the number of its cells."""
 
     ok: str
     first: str
@@ -439,7 +438,7 @@ class Span:
 def _explode_bins(
     side: Side, frame: DataFrame, columns: Sequence[str], keep: Sequence[str], span: Span, levels: int = 1
 ) -> DataFrame:
-    """A row for every bin; few and plain steps, because Spark looks through the whole plan again at each."""
+    """A row for every bin; few and plain steps, because Spark analyses the whole plan again at each."""
     bin_ = side.own("bin")
     frame = frame.selectExpr("*", f"explode(sequence({span.first}, {span.last})) as {bin_}")
     cell = bin_ if levels == 1 else f"({bin_} * {levels} + {side.own('level')}) * 2 + {side.own('kind')}"
@@ -447,7 +446,7 @@ def _explode_bins(
         cell = f"xxhash64({', '.join(side.keys)}, {cell})"
     cell = f"shiftleft({cell}, 2)"
     if span.ok != "true":
-        # Nobody else uses the cells of rows that match nothing: numbers of their own modulo 4, for each side.
+        # Rows that match nothing get cells that no other row uses: separate numbers modulo 4, for each side.
         miss = f"pmod(xxhash64({side.start}, {side.end}), {MISS_CELLS}L) * 4 + {1 if side.name == 'left' else 3}"
         cell = f"if({span.ok}, {cell}, {miss})"
     ours = {"cell": cell, "in": f"{bin_} = {span.first}", "n": span.count}

@@ -1,4 +1,4 @@
-"""The decision between the routes, for joins, counts and top-k alike: what can run, what fits, what is cheapest."""
+"""Decides between the routes, for joins, counts and top-k: which can run, which fit, which is cheapest."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ Route = NativeRoute | RangesRoute | IndexRoute
 
 MOST_RANGES = 2000  # tasks of one join; ranges that are still too large then are streamed
 DRIVER_ROW_BYTES = 24  # of a row on the driver: two bounds, and a key or the sort's scratch
-INDEX_ROOM = 3  # a range's share of the budget: its index, a second one of rows that start in it, and rows in hand
+INDEX_ROOM = 3  # a range's share of the budget: its index, a second one of rows that start in it, and the current batch
 OPERATOR_ROW_BYTES = 24  # of a row in an operator beside its columns: codes of the bounds and of the key
-OPERATOR_ROOM = 2.5  # a range's share of the budget: half of it is free for batches in hand, and ranges are not equal
+OPERATOR_ROOM = 2.5  # a range's share of the budget: half of it is for current batches, and ranges are not equal
 STREAMED_RANGE_BYTES = 1 << 28  # of input for each task of the streaming route
-EXPLODED_ROW = 1.4  # what a row costs that is copied to bins and hashed with their numbers, of one that is not
+EXPLODED_ROW = 1.4  # cost of a row that is copied to bins and hashed with their numbers, relative to a plain row
 CODED_DIGITS = 18  # decimals of more digits have no 64-bit codes
 CODES_BOTH_CLOSED = 2.0**62  # bounds below this leave room for a closed end
 CODES_MIXED_CLOSED = 2.0**61  # bounds nearer to zero than this leave room for half steps
@@ -64,7 +64,7 @@ _STRATEGY_OBSTACLES = {
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """The route of a join and the prices that it was chosen from, the loser's included."""
+    """The route of a join, and the prices of all candidates."""
 
     route: Route
     native_seconds: float | None = None
@@ -91,7 +91,7 @@ class Decision:
 
 
 def choose_join(inputs: Inputs) -> Decision:
-    """The route of a join; a named algorithm or route is taken where it can run, and the reason says where not."""
+    """The route of a join; a named algorithm or route is used if it can run; otherwise the reason says why not."""
     request = inputs.request
     by_ranges = request.algorithm in OPERATORS or request.route in ("in_memory", "streaming")
     by_ranges = (by_ranges or request.split_points is not None) and request.algorithm != "nested_loop"
@@ -203,7 +203,7 @@ def _native(inputs: Inputs, because: str = "") -> NativeRoute:
     row, joins = load_profile().shuffle_row.seconds, _joins_of_cells(request)
     keys = NativeRoute(inputs, "keys", because + _NATIVE_REASONS["keys"], seconds=by_keys)
     if by_keys is not None and by_keys <= sum(s.usable for s in inputs.statistics) * row * EXPLODED_ROW * joins:
-        return keys  # a row is in one cell at least, so that no cells can cost less: none are looked for
+        return keys  # a row is in at least one cell, so that cells cannot cost less
     cells: BinCells | OrderCells = bin_cells(inputs) if way == "bins" else order_cells(inputs)
     rows, seconds = _rows_and_seconds(inputs, cells)
     if by_keys is not None and by_keys <= (seconds + rows * row * (EXPLODED_ROW - 1)) * joins:
@@ -221,7 +221,7 @@ def _rows_and_seconds(inputs: Inputs, cells: BinCells | OrderCells) -> tuple[flo
     """Rows after they are copied to cells, and one core's time for a join by them."""
     if isinstance(cells, BinCells):
         rows, candidates = cells.bins.rows, cells.bins.candidates
-    else:  # a range meets few pairs but those that match, which are half of all if times are spread alike
+    else:  # nearly all compared pairs of a range match: half of all pairs if times are spread alike
         rows, candidates = cells.rows(*(s.sample for s in inputs.statistics)), _pairs_of_keys(inputs) / 2
     return rows, rows * load_profile().shuffle_row.seconds + candidates * candidate_cost(inputs)
 
@@ -261,7 +261,7 @@ def _index_in_ranges(inputs: Inputs) -> IndexRoute:
 
 
 def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
-    """Whether an index of right rows, and the rows themselves if they are wanted, fits the budget of a task.
+    """Whether an index of right rows, with the rows themselves if needed, fits the budget of a task.
 
     Rows that could fit are measured by a job, if planning has not measured them.
     """
@@ -274,14 +274,14 @@ def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
 
 
 def _index_seconds(inputs: Inputs) -> float:
-    """One core's time for an index: its rows read and sorted, left rows to Python, looked up, and back."""
+    """One core's time for an index: reading and sorting its rows, sending left rows to Python and back, and lookups."""
     profile, (left, right) = load_profile(), inputs.statistics
     row, depth = profile.python_to_jvm_row.seconds, log2(right.usable + 2)
     return left.rows * (2 * row + profile.probe.seconds * depth) + right.usable * (row + profile.sort.seconds * depth)
 
 
 def _ranges(inputs: Inputs) -> RangesRoute:
-    """Ranges that fit the budget, streamed ones where that takes too many tasks, and the cheapest operator for them."""
+    """Ranges that fit the budget, or streamed ones if that takes too many tasks, and the cheapest operator for them."""
     request = inputs.request
     size = sum(s.usable * (s.row_bytes + OPERATOR_ROW_BYTES) for s in inputs.statistics)
     fitting = ceil(size * OPERATOR_ROOM / request.memory)
@@ -312,7 +312,7 @@ def _ranges_seconds(inputs: Inputs, prices: Choice, ranges: int) -> float | None
 
 
 def price_operators(request: Request, stats: tuple[SideStatistics, SideStatistics], ranges: int) -> Choice | None:
-    """The prices of the five operators for one of `ranges` ranges; None where there is nothing to price."""
+    """The prices of the five operators for one of `ranges` ranges; None if there is nothing to price."""
     lengths = [s.mean_length for s in stats if s.usable and isfinite(s.mean_length)]
     finite = all(isfinite(s.low) and isfinite(s.high) for s in stats)
     if not all(s.usable for s in stats) or not finite or not lengths:

@@ -48,10 +48,9 @@ _Bounds = tuple[pa.ChunkedArray, pa.ChunkedArray]
 
 @dataclass(frozen=True, slots=True)
 class IndexRoute:
-    """Questions about left rows, answered by tasks from an index of right rows.
-
-    Without cells every task has an index of the whole right side; with them, of the right rows of its range, and only
-    semi joins, anti joins and counts are answered. `seconds` is the predicted time of one core.
+    """Answers questions about left rows in tasks, from an index of right rows. Without cells every task has an index
+    of the whole right side; with them, of the right rows of its range, and only semi joins, anti joins and counts are
+    answered. `seconds` is the predicted time of one core.
     """
 
     inputs: Inputs
@@ -89,7 +88,7 @@ class IndexRoute:
         return [] if self.cells is None else [self.cells.explain(self.inputs.left, self.inputs.right)]
 
     def add_measured(self, metrics: Metrics) -> Metrics:
-        """The metrics with what the tasks of the last run reported."""
+        """The metrics, with those reported by the tasks of the last run."""
         return metrics.merge(self.inputs.sink.collect())
 
     def _ask_all(self, left: Side, right: Side, kind: Kind, outer: bool = False) -> DataFrame:
@@ -185,7 +184,7 @@ def _answer_all(task: SentRight, batches: Iterator[pa.RecordBatch], metrics: Met
 class DriverIndex:
     """Sorted bounds of both sides on the driver, for answers that are a number or a few rows.
 
-    `most_each` rows are read of a partition, where it is not known how many there are; more are a `BudgetExceeded`.
+    At most `most_each` rows are read per partition if their number is unknown; more are a `BudgetExceeded`.
     """
 
     request: Request

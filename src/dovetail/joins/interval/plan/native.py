@@ -73,7 +73,7 @@ class NativeRoute:
         return [f"bins: {self.cells.bins.explain()}"] if isinstance(self.cells, BinCells) else []
 
     def add_measured(self, metrics: Metrics) -> Metrics:
-        """The metrics with what Spark recorded of the last run: rows placed, rows joined, spills, task times."""
+        """The metrics, with Spark's own of the last run: rows placed, rows joined, spills, task times."""
         return metrics.include(_measured(self.inputs.left.frame.sparkSession, self.inputs.left, self.inputs.right))
 
     def _join(self, left: Side, right: Side) -> CellsJoin:
@@ -134,7 +134,7 @@ def _measured(spark: SparkSession, left: Side, right: Side) -> Metrics:
     """Rows placed in bins, joined rows, spills and memory of the plan's last run, as Spark counted them.
 
     Spark does not count the candidate pairs that a join condition rejected, so there are no comparisons here.
-    Empty when the plan has not run, or when Spark has forgotten the run (spark.sql.ui.retainedExecutions).
+    Empty if the plan has not run, or if Spark no longer retains the run (spark.sql.ui.retainedExecutions).
     """
     require_classic(spark, "metrics of a run", "run the query in a classic session to see them")
     metrics = Metrics()
@@ -154,7 +154,7 @@ def _measured(spark: SparkSession, left: Side, right: Side) -> Metrics:
 
 
 def _makes(node: Node, column: str) -> bool:
-    """Whether the node is the explode that makes this column: the column is the last thing that it names."""
+    """Whether the node is the explode that makes this column: the column is the last one in its description."""
     return node.name == "Generate" and f"[{column}#" in node.description
 
 
@@ -163,7 +163,7 @@ def _total(run: Execution, what: str) -> int:
 
 
 def _add_times(spark: SparkSession, run: Execution, metrics: Metrics) -> None:
-    """The task times of the stage that worked longest, with one entry a task, which shows the skew."""
+    """The task times of the longest stage, one entry per task, which show the skew."""
     stages = [task_milliseconds(spark, stage) for stage in run.stages]
     for milliseconds in max(stages, key=sum, default=[]):
         task = Metrics()

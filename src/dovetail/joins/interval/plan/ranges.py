@@ -45,7 +45,7 @@ _MICROS = (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType)
 class RangesRoute:
     """An interval join by one of the operators, one task a range.
 
-    `name` is in_memory, where ranges are cut to fit the budget, or streaming, where they are as they come and operators
+    `name` is in_memory, where ranges are cut to fit the budget, or streaming, where ranges may be larger and operators
     spill. `prices` are those of the operators for one range, `seconds` the predicted time of one core for all of it.
     """
 
@@ -74,11 +74,12 @@ class RangesRoute:
         return [self.cells.explain(self.inputs.left, self.inputs.right)]
 
     def add_measured(self, metrics: Metrics) -> Metrics:
-        """The metrics with what the tasks of the last run reported."""
+        """The metrics, with those reported by the tasks of the last run."""
         return metrics.merge(self.inputs.sink.collect())
 
     def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
-        """What `rows.join(others, ..., how)` gives within each range; `once`, pairs in their first range only."""
+        """The result of `rows.join(others, ..., how)` within each range; with `once`, pairs in their first range
+        only."""
         placed, task = self._tasks(first, rows, second, others, how, once)
         fields = [*rows.schema, *(() if task.semi else others.schema)]
         return task_frame(placed, join_cell, task, self.inputs.sink, nullable(fields))
@@ -86,7 +87,8 @@ class RangesRoute:
     def _tasks(
         self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
     ) -> tuple[DataFrame, CellJoin]:
-        """Both sides, each range in a partition of its own, sorted by (keys, start, end); and what a task is told."""
+        """Both sides, each range in a partition of its own, sorted by (keys, start, end); and the task's
+        specification."""
         request, exchanged = self.inputs.request, first.name == "right"
         pairs = list(zip(_sorted_by(first), _sorted_by(second), strict=True))
         placed, places = exchange(in_ranges(first, rows), in_ranges(second, others), self.cells.ranges, pairs)
@@ -123,7 +125,7 @@ class RangeCells:
 
     @property
     def both_split(self) -> bool:
-        """Whether both sides are SPLIT, so that a pair may meet in several ranges."""
+        """Whether both sides are SPLIT, so that a pair may share several ranges."""
         return not self.relation.names <= SPLIT_LEFT and not self.relation.names <= SPLIT_RIGHT
 
     def scheme(self, side: Side) -> str:
@@ -138,7 +140,7 @@ class RangeCells:
         return f"ranges: {self.ranges} ({self.scheme(left)} x {self.scheme(right)}), split points [{shown}{more}]"
 
     def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = CELL_COLUMNS) -> DataFrame:
-        """The frame with a row for every range that a row goes to; rows that match nothing go anywhere, once."""
+        """The frame with a row for every range that a row goes to; rows that cannot match go to any one range."""
         ok = side.usable if side.kept else "true"
         begin = self._range(side, side.start, after=False)
         end = begin
@@ -168,7 +170,7 @@ class RangeCells:
 
 
 def range_cells(inputs: Inputs, wanted: int) -> RangeCells:
-    """The user's split points, or quantiles of the starts of both sides that make as many ranges as are wanted."""
+    """The user's split points, or quantiles of the starts of both sides that make `wanted` ranges."""
     request, kind, stats = inputs.request, inputs.left.bound_type, inputs.statistics
     if request.split_points is not None:
         return RangeCells(points_from_hint(kind, request.split_points), request.relation)
@@ -185,7 +187,7 @@ def range_cells(inputs: Inputs, wanted: int) -> RangeCells:
 
 
 def side_columns(side: Side, columns: Columns) -> SideColumns:
-    """What a task must know of the columns of one side, which are in these places."""
+    """The description of one side's columns, at these positions, for tasks."""
     keys = tuple(unquoted(key) for key in side.keys)
     return SideColumns(columns, unquoted(side.start), unquoted(side.end), keys, side.closed)
 

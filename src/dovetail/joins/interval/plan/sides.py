@@ -1,4 +1,4 @@
-"""The two inputs of an interval join, prepared: columns named as in the result, bounds and keys of one type."""
+"""Prepares the two inputs of an interval join: columns named as in the result, bounds and keys of one type."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Side:
     given: tuple[str, ...]  # the input's own column names, in the order of the first columns of `frame`
     source: DataFrame  # the input itself
     named: tuple[str, ...]  # the input's columns that bound and key a row
-    exchanged: bool = False  # it is the other input of the request, whose sides have changed places
+    exchanged: bool = False  # it is the other input of the request, whose sides were exchanged
     mark: str = ""  # part of the names of our own columns; unique to the plan
 
     @property
@@ -78,7 +78,7 @@ class Side:
 
     @property
     def matches(self) -> str:
-        """SQL: the row is usable; null where a bound is null, which is as good as false in a filter or a join.
+        """SQL: the row is usable; null where a bound is null, which counts as false in a filter or a join.
 
         Spark turns `if(x, true, false)` in a join into an equality of x with true, and then hashes it with the keys.
         """
@@ -122,7 +122,7 @@ class Side:
         if not self.kept:
             conditions.append(self.matches)
         whole = " and ".join(conditions) or "true"
-        if invalid == "error":  # planning found none, or it would have stopped; this is for rows that came since
+        if invalid == "error":  # planning found none; this check is for rows added since
             whole = f"if({self._broken}, raise_error('{self._late_error()}'), {whole})"
         return self if whole == "true" else replace(self, frame=self.frame.where(whole))
 
@@ -131,7 +131,7 @@ class Side:
         return f'{MARK}DataError: {changed} or holds NaN. Repair it, or pass invalid="drop" or invalid="null".'
 
     def pruned(self, columns: Sequence[str]) -> Side:
-        """The side with only the columns that are wanted or joined on."""
+        """The side with only the output columns and those joined on."""
         ours = (name for name in self.frame.columns if name.startswith(RESERVED))
         needed = [*map(unquoted, (self.start, self.end, *self.keys)), *ours, *columns]
         return replace(self, frame=only_columns(self.frame, needed))
@@ -213,7 +213,7 @@ def project(frame: DataFrame, left: Side, right: Side, request: Request) -> Data
     def column(name: str) -> str:
         if name.lower() in shared and request.how in ("right", "full"):
             values = [quoted(name), quoted(shared[name.lower()])]
-            first, second = values if request.how == "full" else values[::-1]  # equal keys may look different
+            first, second = values if request.how == "full" else values[::-1]  # equal keys may have different values
             return f"coalesce({first}, {second}) as {quoted(name)}"
         return quoted(name)
 

@@ -1,4 +1,5 @@
-"""Statistics of both inputs for planning: row counts, ranges, lengths and a sample, from one pass over the bounds.
+"""Collects statistics of both inputs for planning: row counts, ranges, lengths and a sample, in one pass over the
+bounds.
 
 One job without an exchange: the bounds of small inputs are read as they are; of larger inputs a sample is read, and
 Spark aggregates all rows as they pass.
@@ -25,9 +26,9 @@ from dovetail.spark.frames import observation, observed, parallelism, quoted, un
 from dovetail.spark.inputs import known_bytes, plan_key, row_bytes
 from dovetail.spark.task import MetricsSink
 
-SMALL_BYTES = 4 << 20  # inputs whose bounds Spark takes to be smaller are read as they are
-SMALL_ROWS = 1 << 18  # of a partition that is read so: files may hold more rows than their size tells
-MEASURED_TEXTS = 16  # times the budget: texts of a larger side, which can hardly fit, are not measured beforehand
+SMALL_BYTES = 4 << 20  # inputs whose bounds Spark estimates smaller are read whole
+SMALL_ROWS = 1 << 18  # of a partition that is read whole: files may hold more rows than their size suggests
+MEASURED_TEXTS = 16  # times the budget: texts of a larger side, which can hardly fit, are not measured
 SAMPLE_ROWS = 4096
 _SAMPLED_EACH = 2048  # rows that the first tasks of all cores would sample together, were each to stop there
 _POSITION = 2**33  # Spark numbers the rows of a partition in the low bits of monotonically_increasing_id
@@ -45,7 +46,7 @@ _AGGREGATES = (
     "sum(tb) as text_bytes",
 )
 Question: TypeAlias = tuple[Any, ...]
-"""What was asked of a DataFrame."""
+"""The key of cached statistics of a DataFrame."""
 _SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
 
 
@@ -91,7 +92,7 @@ class SideStatistics:
 
 @dataclass(frozen=True)
 class Inputs:
-    """Both sides of a request with what is known of them, and where tasks report what they measure."""
+    """Both sides of a request with their statistics, and the sink for metrics of tasks."""
 
     request: Request
     left: Side
@@ -100,7 +101,7 @@ class Inputs:
 
     @cached_property
     def sink(self) -> MetricsSink:
-        """Where tasks in Python report what they measure."""
+        """The sink for metrics of Python tasks."""
         return MetricsSink(self.left.frame.sparkSession)
 
     def checked(self) -> tuple[Side, Side]:
@@ -108,15 +109,15 @@ class Inputs:
         return self.left.checked(self.request.invalid), self.right.checked(self.request.invalid)
 
 
-# What is known lives as long as its DataFrame: a notebook explains, counts, then joins the same one.
+# Statistics live as long as their DataFrame: a notebook explains, counts, then joins the same one.
 _KEPT: WeakKeyDictionary[DataFrame, dict[Question, SideStatistics | int]] = WeakKeyDictionary()
-# A DataFrame that is read again has the same plan. The oldest go first.
+# A DataFrame that is read again has the same plan. The oldest are evicted first.
 _BY_PLAN: dict[tuple[object, Question], SideStatistics | int] = {}
 _PLANS_KEPT = 64
 
 
 def _recall(side: Side, question: Question) -> SideStatistics | int | None:
-    """What was learnt before of this DataFrame, or of one with the same plan."""
+    """Cached statistics of this DataFrame, or of one with the same plan."""
     kept = _KEPT.setdefault(side.source, {})
     if question not in kept:
         plan = plan_key(side.source)
@@ -166,7 +167,7 @@ def _keeps_rows(request: Request, right: Side) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """A side whose statistics are wanted, with the bytes of its texts or without."""
+    """A side whose statistics are requested, with or without the bytes of its texts."""
 
     side: Side
     texts: bool
@@ -180,7 +181,7 @@ class _Asked:
 
     @property
     def known(self) -> SideStatistics | None:
-        """What was learnt before, if it was; what is known with texts is enough without them."""
+        """Cached statistics, if any; those with texts also serve requests without them."""
         for question in dict.fromkeys((self.question, (*self.question[:-1], True))):
             known = _recall(self.side, question)
             if isinstance(known, SideStatistics):
@@ -220,10 +221,9 @@ def _collected(asked: list[_Asked]) -> list[SideStatistics]:
 
 
 def _sampled(asked: list[_Asked]) -> list[SideStatistics]:
-    """The statistics of large sides: Spark aggregates what passes by on the way to a sample, without an exchange.
-
-    A partition cannot know how many rows it will have, so row i is taken with a chance of each / i: what is taken
-    grows with the logarithm of the partition, and can be thinned evenly when the numbers are known.
+    """The statistics of large sides: Spark aggregates the rows while it samples them, without an exchange. A partition
+    does not know its number of rows, so row i is taken with probability each / i: the sample grows with the logarithm
+    of the partition, and can be thinned evenly when the numbers are known.
     """
     each = max(64, _SAMPLED_EACH // parallelism(asked[0].side.frame.sparkSession))
     taken = f"ok and chance * (1 + id % {_POSITION}L) < {each}"
@@ -254,7 +254,7 @@ def _of_side(columns: dict[str, AnyArray], number: int) -> dict[str, AnyArray]:
 
 
 def _points(asked: _Asked, number: int) -> DataFrame:
-    """The bounds of a side as numbers, null in rows that are not usable; what keys and texts weigh in the others."""
+    """The bounds of a side as numbers, null in unusable rows; and the bytes of keys and texts in the others."""
     side = asked.side
     key = f"xxhash64({', '.join(side.keys)})" if side.keys else "0L"
     in_keys = " + ".join(_lengths(side, map(unquoted, side.keys))) or "0"
@@ -281,7 +281,7 @@ def _first_rows(asked: _Asked, number: int) -> DataFrame:
 
 
 def _totals(rows: dict[str, AnyArray]) -> dict[str, Any]:
-    """What `_AGGREGATES` tell of rows, from the rows themselves."""
+    """The values of `_AGGREGATES`, computed from the rows themselves."""
     sums = {name: np.nansum(rows[name]) for name in ("length", "kb", "tb")}
     low = np.fmin.reduce(rows["start"], initial=np.nan)
     last_start, high, longest = (np.fmax.reduce(rows[name], initial=np.nan) for name in ("start", "end", "length"))
@@ -325,7 +325,7 @@ def _number(value: Any) -> float:
 
 
 def text_bytes(side: Side) -> int:
-    """Bytes of all texts and nested values of a side, counted by a job; what has a fixed width is left out."""
+    """Bytes of all texts and nested values of a side, counted by a job; columns of fixed width are left out."""
     lengths = _lengths(side, side.frame.columns)
     if not lengths:
         return 0
@@ -345,7 +345,7 @@ def _lengths(side: Side, columns: Iterable[str]) -> list[str]:
 
 
 def _evened(rows: dict[str, AnyArray], each: float, usable: int) -> Sample:
-    """A uniform sample of usable rows, in random order, from rows that were taken the rarer the later they came."""
+    """A uniform sample of usable rows, in random order, from rows taken with decreasing probability."""
     taken = np.flatnonzero(rows["ok"])
     taken = taken[np.argsort(rows["id"][taken])]  # the same rows give the same sample, whatever order they come in
     chance = np.minimum(1.0, each / (1.0 + rows["id"][taken] % _POSITION))

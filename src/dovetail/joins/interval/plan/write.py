@@ -1,7 +1,7 @@
-"""Parquet files written by the tasks that compute the answer, all or nothing.
+"""Writes Parquet files in the tasks that compute the answer, all or nothing.
 
 Each task writes files of its own into a hidden directory beside the target; when every task has succeeded, the files of
-the successful attempts move into place and `_SUCCESS` is written. On failure the hidden directory goes.
+the successful attempts move into place and `_SUCCESS` is written. On failure the hidden directory is removed.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def new_target(path: str, columns: tuple[str, ...], schema: pa.Schema, compressi
 
 
 def write_frame(frame: DataFrame, target: Target) -> list[tuple[str, int]]:
-    """Any DataFrame's rows, written by the tasks that compute them; gives the files and their rows."""
+    """Write a DataFrame's rows in the tasks that compute them; returns the files and their row counts."""
     return _finish(map_in_arrow(frame, partial(_write, target), MANIFEST), target)
 
 
@@ -88,7 +88,7 @@ def _join_and_write(
 
 
 def _write(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Writes all batches to one file and gives its name and row count; an empty task writes nothing."""
+    """Writes all batches to one file and yields its name and row count; an empty task writes nothing."""
     system, _ = target.filesystem()
     context = TaskContext.get()
     number, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
@@ -140,7 +140,7 @@ def _publish(system: fs.FileSystem, place: str, target: Target, files: list[tupl
 
 
 def written(files: list[tuple[str, int]], metrics: Metrics) -> Metrics:
-    """The run's metrics with what was written."""
+    """The run's metrics with the counts of written rows."""
     counts = Metrics()
     counts.add("files", len(files), unit="files")
     counts.add("rows written", sum(rows for _, rows in files))

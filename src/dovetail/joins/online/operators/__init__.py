@@ -1,10 +1,11 @@
 """The online joins: algorithms made of two parts, an index of rows in memory and work on disk.
 
-`spec` has what all specifications share, `base` the running join, `parts` what its two parts must do. On disk,
-`combinations` joins blocks of any number of inputs, and `block_loop` does so in nested loops that stop for new rows.
+`spec` has the common part of all specifications, `base` the running join, `parts` the interface of its two parts. On
+disk, `combinations` joins blocks of any number of inputs, and `block_loop` does so in nested loops that stop for new
+rows.
 
 * `diner`: DINER. `miner`: MINER and MJoin, of many inputs.
-* `hash_joins`: SHJ, DPHJ, EHJ, and the baseline that lets the oldest rows go first.
+* `hash_joins`: SHJ, DPHJ, EHJ, and the baseline that evicts the oldest rows first.
 * `probing_joins`: XJoin and RPJ, which probe blocks against memory. `merge_joins`: HMJ and PMJ, which merge runs.
 """
 

@@ -1,4 +1,4 @@
-"""The running online join of any number of inputs; its two `parts` make it an algorithm."""
+"""Runs an online join of any number of inputs; its two `parts` define the algorithm."""
 
 from __future__ import annotations
 
@@ -54,18 +54,16 @@ if TYPE_CHECKING:
 
 _WASTE = 0.5
 Stored = Iterable[tuple[str, pa.RecordBatch]]
-"""Rows with their input, in their order of arrival, whose answers with each other were all given."""
+"""Rows with their input, in order of arrival, that are joined with each other."""
 
 
 class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[int]):
     """An online join in progress.
 
     `push` ends with all answers of arriving rows and rows in memory given. Rows leave memory by the flush policy of the
-    algorithm. `idle` works on what is on disk, and asks `until` after each unit of that work. `drain` and `finish` give
-    all that is still owed.
-
-    Nothing is owed after `drain`. Such a state is no more than its rows: another operator of any algorithm and budget
-    takes them up with `restore`, without joining them again, and `retire` lets the oldest of them go.
+    algorithm. `idle` joins rows on disk, and calls `until` after each unit of that work. `drain` and `finish` give all
+    owed results. Nothing is owed after `drain`: the state then consists of its rows alone. Another operator of any
+    algorithm and budget loads them with `restore`, without joining them again, and `retire` drops the oldest of them.
     """
 
     index: Index
@@ -99,13 +97,13 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         ]
 
     def begin(self, seen: Mapping[int, int]) -> None:
-        """Split the budget, once, for rows as wide as those seen, by input; nothing is in memory before."""
+        """Split the budget, once, for rows of the widths seen, by input; memory must be empty."""
         if not self._begun:
             self.allocate(self.spec.fit(self._limit, self.schemas, seen))
             self._begun = True
 
     def allocate(self, fitted: Fitted) -> None:
-        """Reserve and make everything that the split gives room for."""
+        """Reserve and create all parts of the split."""
         self.fitted = fitted
         self._index.grow(fitted.index_bytes)
         self.index = self.spec.index(fitted, self.keys)
@@ -124,7 +122,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
     # ------------------------------------------------------------------ rows that come
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take rows of one input and give their answers with rows in memory."""
+        """Take rows of one input; yields their answers with rows in memory."""
         number = self._input_number(side, batch)
         if batch.num_rows == 0:
             return
@@ -165,7 +163,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
                 yield from self.receive(number, chunk, key, width)
 
     def _needed(self, number: int, chunk: pa.RecordBatch, width: int) -> int:
-        """Bytes that rows need which are about to arrive; memory for rows is what lists of blocks leave of it."""
+        """Bytes that arriving rows need; memory for rows excludes the directories of blocks."""
         n, listed = int(chunk.num_rows), sum(store.directory.nbytes for store in self.blocks)
         self.rows.meta[MAX_BYTES] = max(1, self.fitted.row_bytes - listed)
         self.widest[number] = max(self.widest[number], int(row_bytes(chunk).max()))
@@ -177,7 +175,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
 
     @contextmanager
     def _arrays_of(self, number: int, chunk: pa.RecordBatch) -> Iterator[None]:
-        """Room for what arriving rows have beside their columns, and, if there is any, for the widest answer."""
+        """Reserve the arrays of arriving rows beside their columns, and room for the widest answer."""
         size = self._beside[number] * chunk.num_rows
         self._arriving.grow(size)
         self.answers.room.try_grow(self._lacking_answer_room())
@@ -186,7 +184,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Where rows that do not fit have nowhere to go, the error says so."""
+        """Add the reason to `BudgetExceeded` if the join cannot spill."""
         try:
             yield
         except (BudgetExceeded, OperatorError) as error:
@@ -195,7 +193,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
             raise BudgetExceeded(text) from error
 
     def receive(self, side: int, chunk: pa.RecordBatch, key: I64, width: int) -> Iterator[pa.RecordBatch]:
-        """Rows with keys arrive: their answers come out, and what must leave memory is written."""
+        """Take rows with keys: yields their answers, and writes the rows that must leave memory."""
         slots = np.full(chunk.num_rows, -1, np.int32)
         first = self.pages[side].add(chunk, slots)
         new = arrivals(side, first, key, np.full(len(slots), width, np.int64), slots)
@@ -215,19 +213,18 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         self.pages[side].settle(first)
 
     def _take_found(self) -> Iterator[pa.RecordBatch]:
-        """Give the combinations that a kernel found."""
+        """Yields the combinations that a kernel found."""
         out = self.index.out
         if n := int(out.n[FOUND]):
             refs = [self.rows.ref[slots] for slots in out.slots[:n].T]
             yield from self.answers.batches([pages.rows() for pages in self.pages], refs, ARRIVING)
             out.n[FOUND] = 0
 
-    # ------------------------------------------------------------------ rows that are taken up
+    # ------------------------------------------------------------------ rows that are restored
 
     def restore(self, state: Stored) -> Iterator[pa.RecordBatch]:
-        """Take rows up; they are compared with none, and give nothing.
-
-        They are in memory afterwards if all of them fit, else all on disk, as after a drain.
+        """Load stored rows without joining them; no answers. They are in memory afterwards if all of them fit, else
+        all on disk, as after a drain.
         """
         for side, batch in state:
             number = self._input_number(side, batch)
@@ -248,7 +245,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
             self._hold(number, batch.slice(start, step), width)
 
     def _hold(self, number: int, chunk: pa.RecordBatch, width: int) -> None:
-        """Rows of one input are in memory and can be found; all others make room if need be."""
+        """Load rows of one input into memory and the index; all other rows are spilled if needed."""
         chunk, key = self.keys.keyed(number, chunk)
         n = chunk.num_rows
         if n == 0:
@@ -267,7 +264,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
             self.pages[number].settle(first)
 
     def _spill(self) -> None:
-        """Every row leaves memory, to make room for rows that are taken up."""
+        """Spill every row, to make room for restored rows."""
         self.disk.spill_load()
         self.flush_all()
 
@@ -275,7 +272,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
 
     @property
     def clock(self) -> int:
-        """The last tick: one for each row that arrived or was taken up, and one for each flush."""
+        """The last tick: one for each row that arrived or was restored, and one for each flush."""
         return int(self.rows.meta[CLOCK])
 
     def tick(self) -> int:
@@ -284,7 +281,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         return self.clock
 
     def squeeze_or_flush(self) -> bool:
-        """Whether memory was freed: dead rows first, then a flush."""
+        """Free memory, of dead rows first, then by a flush; whether some was freed."""
         freed = [pages.squeeze(0.98) for pages in self.pages]
         return any(freed) or self._flush_once()
 
@@ -297,7 +294,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         return True
 
     def flush_all(self) -> None:
-        """Every row leaves memory."""
+        """Spill every row."""
         while self._flush_once():
             pass
 
@@ -306,7 +303,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         self.write_flushes(*taken_gone(self.index.out))
 
     def write_flushes(self, heads: I64, gone: I32) -> None:
-        """Write rows that left in these flushes, one after the other; dropped ones are only forgotten."""
+        """Write rows that left in these flushes, one after the other; dropped ones are not written."""
         flush = np.repeat(np.arange(len(heads)), heads[:, H_ROWS])
         for side in range(len(self.names)):
             mine = heads[flush, H_SIDE] == side
@@ -336,26 +333,26 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         return Leaving(batch, self.rows.keys[: self.keys.widths[side], slots], self.rows.ats[slots])
 
     def write_blocks(self, side: int, rows: Leaving, tick: int, bucket: int = 0, group: int = 0) -> None:
-        """Sorted rows go to disk in blocks, fewer in each where rows are wide: some blocks must fit in memory."""
+        """Write sorted rows in blocks, with fewer rows each if rows are wide: some blocks must fit in memory."""
         most = self.fitted.rows_of_a_block(mean_row_bytes(rows.batch))
         self.blocks[side].append_cut(rows, most, self.index.sorted_by(side, bucket), tick, bucket, group)
 
     def empty_memory(self) -> None:
-        """Every row leaves memory, and the index with them: all the budget is for blocks."""
+        """Spill every row and drop the index: the whole budget is for blocks."""
         self.flush_all()
         self.index.empty()
         self.rows = self.index.rows
         self._index.resize(self.fitted.needs.kept * self.fitted.slots)
 
     def forget_memory(self) -> None:
-        """What is in memory is owed nothing any more: all the budget is for blocks."""
+        """Drop the rows in memory, which owe no results: the whole budget is for blocks."""
         for pages in self.pages:
             pages.close()
         self.rows.held[:] = self.rows.meta[HELD] = 0
         self.empty_memory()
 
     def retire(self, until: int) -> None:
-        """Rows that arrived up to this tick leave memory and disk; nothing may be owed."""
+        """Drop rows that arrived up to this tick from memory and disk; nothing may be owed."""
         self.begin({})
         for number, pages in enumerate(self.pages):
             slots = pages.slots()
@@ -377,7 +374,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         return CLEANUP if self.finished else REACTIVE
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Join what lies on disk until all of it is done or `until()`, which is asked after each unit of work."""
+        """Join rows on disk until all is done or `until()`, which is called after each unit of work."""
         self.begin({})
         asked = Asked(until, self._clock)
         if self._can_react:
@@ -391,7 +388,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         return self.finished or self.block_room > needed
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Give all that is still owed."""
+        """Give all owed results."""
         self.begin({})
         self.finished = True
         yield from self._end_load(self.phase)
@@ -399,10 +396,9 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         yield from self.disk.settle_all()
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Give all that is owed to the rows that have arrived, without ending: nothing is owed afterwards.
-
-        While nothing is on disk nothing is owed. Else memory is empty afterwards, since its rows may have missed rows
-        that left before they came, and fewer results come early until it has filled again.
+        """Give all owed results of the rows so far, without ending: nothing is owed afterwards. While no row is on
+        disk, nothing is owed. Otherwise memory is empty afterwards, since its rows may have missed rows that left
+        before, and fewer results come early until it has filled again.
         """
         self.begin({})
         yield from self._end_load(self.phase)
@@ -412,14 +408,14 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
             self.all_met()
 
     def _end_load(self, phase: str) -> Iterator[pa.RecordBatch]:
-        """What memory has collected is joined and leaves, while no chunk is arriving."""
+        """Join the rows collected in memory and spill them, while no chunk is arriving."""
         if self.disk.collects:
             yield from self.disk.end_load(phase)
             for pages in self.pages:
                 pages.tidy()
 
     def all_met(self) -> None:
-        """Nothing is owed to rows on disk; what has left is removed from files where it is half of them."""
+        """Mark all rows on disk as joined; files of which half has left are rewritten."""
         for store in self.blocks:
             if store.waste >= _WASTE:
                 size = 2 * store.largest
@@ -437,7 +433,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
 
     @property
     def would_fit(self) -> bool:
-        """Whether rows are on disk though all of them would fill half of memory at most, if they were loaded again."""
+        """Whether rows are on disk although all of them would fit in half of memory."""
         rows, size = map(sum, zip(*(store.living_size() for store in self.blocks), strict=True))
         return not self.disk.collects and 0 < 2 * rows <= self.fitted.rows and 2 * size <= self.fitted.row_bytes
 
@@ -449,19 +445,19 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         return self.budget.available + sum(pages.held for pages in self.pages)
 
     def reserve_blocks(self, size: int) -> None:
-        """Bytes more of the disk buffer, rows having left memory if need be; `BudgetExceeded` if that is not enough."""
+        """Reserve more bytes of the disk buffer, spilling rows if needed; `BudgetExceeded` if that is not enough."""
         if not self.try_reserve_blocks(size):
             self._buffer.grow(size)
 
     def try_reserve_blocks(self, size: int) -> bool:
-        """Whether these bytes more of the disk buffer are reserved now, rows having left memory if need be."""
+        """Try to reserve more bytes of the disk buffer, spilling rows if needed."""
         while not self._buffer.try_grow(size):
             if not self.squeeze_or_flush():
                 return False
         return True
 
     def hold_blocks(self, number: int, blocks: Sequence[int]) -> int:
-        """Bytes reserved in the disk buffer for these blocks of an input."""
+        """Reserve bytes in the disk buffer for these blocks of an input; returns the bytes."""
         size = sum(self.blocks[number].bytes_of(block) for block in blocks)
         self.reserve_blocks(size)
         return size
@@ -482,14 +478,14 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         self.metrics.add("comparisons", n)
 
     def close(self) -> None:
-        """Write down what was counted, and free memory and files."""
+        """Record the counters, and free memory and files."""
         if not self.metrics.value("closed"):
             self.metrics.add("closed", 1, unit="operators")
             self._count_all()
         super().close()
 
     def _count_all(self) -> None:
-        """Results and when they came, blocks written and read, and what only the index knows."""
+        """Record results with their times, blocks written and read, and the counters of the index."""
         self.progress.record(self.metrics)
         for name, store in zip(self.names, self.blocks, strict=True):
             store.record(self.metrics, name)

@@ -1,10 +1,10 @@
-"""Blocks of all inputs joined in nested loops that stop after each block and change roles: the disk phases of DINER,
+"""Joins blocks of all inputs in nested loops that stop after each block and change roles: the disk phases of DINER,
 MINER and oldest-first.
 
-`Odometer` is where the loops stand: a box of block combinations that are done, and a batch under way. Blocks 0 to
-joined[r] - 1 of all inputs have met each other. A batch joins the next blocks of the outer input with all of these of
-the others, counted like the digits of an odometer. Sizes are given each time, as blocks may be added at any moment;
-`joined` and the batch change only as written here.
+`Odometer` is the position of the loops: a box of block combinations that are done, and the current batch. Blocks 0 to
+joined[r] - 1 of all inputs have been joined with each other. A batch joins the next blocks of the outer input with all
+of these of the others, counted like the digits of an odometer. Sizes are given each time, as blocks may be added at any
+moment.
 Reference: Bornea 2010, algorithm 4 and 4.2; docs/algorithms/online.md, 3.5, 3.6 and 4.3.
 """
 
@@ -22,7 +22,7 @@ from dovetail.joins.online.operators.combinations import Combinations, Done, Ste
 from dovetail.joins.online.operators.parts import Disk
 
 Arrange = Callable[[int], list[int]]
-"""The other inputs for an outer one, each after its neighbour on the way to it; the last turns fastest."""
+"""Orders the other inputs for an outer one, each after its neighbour on the path to it; the last changes fastest."""
 
 
 @dataclass(slots=True)
@@ -38,13 +38,14 @@ class Odometer:
     current: list[int] = field(default_factory=list)
 
     def ready(self, sizes: Sequence[int], blocks: Callable[[int], int], arrange: Arrange) -> bool:
-        """Whether a batch is under way now; `blocks` says how many an outer input can have in memory."""
+        """Start a batch if there is none; whether there is one. `blocks` says how many an outer input can have in
+        memory."""
         if not self.started:
             self.started = True
             self.outer = min(range(len(sizes)), key=lambda r: sizes[r])
             self.joined = [0 if r == self.outer else size for r, size in enumerate(sizes)]
         while not self.in_flight:
-            # Asked before a batch: otherwise the loop would never end when nothing new is on the outer side.
+            # Checked before a batch: otherwise the loop would never end when the outer side has no new block.
             if self.joined[self.outer] == sizes[self.outer]:
                 behind = [r for r, size in enumerate(sizes) if self.joined[r] < size]
                 if not behind:
@@ -65,12 +66,13 @@ class Odometer:
 
     @property
     def batch(self) -> range:
-        """The outer blocks under way."""
+        """The outer blocks of the current batch."""
         first = self.joined[self.outer]
         return range(first, first + self.outer_blocks)
 
     def advance(self, digit: int) -> int:
-        """Turn one digit, those after it to 0; gives the first digit that changed, -1 when the batch is complete."""
+        """Advance one digit, and set those after it to 0; returns the first digit that changed, -1 when the batch is
+        complete."""
         self.current[digit + 1 :] = [0] * (len(self.digits) - digit - 1)
         self.current[digit] += 1
         while self.current[digit] >= self.joined[self.digits[digit]]:
@@ -90,8 +92,8 @@ def _never() -> bool:
 class BlockLoop(Disk):
     """Nested loops over the blocks of all inputs; a combination is new if its rows were never in memory together.
 
-    The unit of work is one inner block against what is held of the inputs before it, after which `until` is asked.
-    Where room for blocks is missing, rows are flushed for it, and the new blocks are met later. All that is owed is
+    The unit of work is one inner block against the loaded blocks of the inputs before it, after which `until` is
+    called. If there is no room for blocks, rows are flushed, and the new blocks are joined later. Owed results are
     found by a join of all blocks if `settles`, else by the rest of the loops; with `reacts` there is work in pauses.
     """
 
@@ -111,7 +113,7 @@ class BlockLoop(Disk):
         return [len(store) for store in self.blocks]
 
     def _outer_blocks(self, r: int) -> int:
-        """As printed, but no more than fill half of the room that two blocks of each other input leave."""
+        """As printed, but at most half of the room that two blocks of each other input leave."""
         join, store, first = self.join, self.blocks[r], self.odometer.joined[r]
         most = len(store) - first if join.finished else min(len(store) - first, join.spec.sizes.outer_blocks)
         others = sum(other.largest for other in self.blocks) - store.largest
@@ -121,7 +123,8 @@ class BlockLoop(Disk):
         return max(1, n)
 
     def _inner_inputs(self, outer: int) -> list[int]:
-        """The sequences that hang off the outer input, those with few blocks first, neighbours before what follows."""
+        """The branches of the join tree from the outer input, those with few blocks first, neighbours before their
+        successors."""
         sequences = [self._sequence(outer, near) for near in neighbours(self.join.keys, outer)]
         sequences.sort(key=lambda some: (max(len(self.blocks[r]) for r in some), some[0]))
         return [r for some in sequences for r in some]
@@ -131,10 +134,10 @@ class BlockLoop(Disk):
         return [first, *(r for some in further for r in some)]
 
     def _batch(self, until: Until) -> Generator[pa.RecordBatch, None, bool]:
-        """Steps of the batch under way, until it is complete or `until()`, which is what it returns.
+        """Steps of the current batch, until it is complete or `until()`; returns the latter.
 
         `levels` are the parts that are loaded of the outer input alone, then with one more input each. A prefix of
-        digits that leaves no partial combination is passed over at once.
+        digits without partial combinations is skipped.
         """
         odometer, join = self.odometer, self.join
         steps = self.combinations.path([odometer.outer, *odometer.digits])
@@ -180,5 +183,5 @@ class BlockLoop(Disk):
         return Done(o.joined, (o.in_flight, o.outer, o.outer_blocks), o.digits, o.current)
 
     def renumber(self) -> None:
-        """All blocks that are left have met; roles stay as they are."""
+        """Mark all remaining blocks as joined; roles are unchanged."""
         self.odometer = Odometer(self.sizes(), started=True, outer=self.odometer.outer)

@@ -1,9 +1,9 @@
-"""New combinations of rows on disk, of any number of inputs: blocks are loaded inside the budget, and loaded rows are
-joined along the join tree, one input after the other.
+"""Finds new combinations of rows on disk, of any number of inputs: blocks are loaded within the budget, and loaded
+rows are joined along the join tree, one input after the other.
 
-Blocks of the first input are held in turn, as many as fit, then those of the next that can match them, and so on. Where
-an input follows, rows that match nothing so far are left out at once. So the number of turns follows from rows that
-match and not from the product of the numbers of blocks.
+Blocks of the first input are held in turn, as many as fit, then those of the next that can match them, and so on. If
+another input follows, rows without a match so far are dropped at once. So the number of rounds depends on matching
+rows, not on the product of the numbers of blocks.
 Reference: docs/algorithms/online.md, 4.3, step 6, and 5.3.
 """
 
@@ -29,11 +29,11 @@ DTS, BLOCK = "__dovetail_dts", "__dovetail_block"
 NONE: I64 = int64s(np.empty(0, np.int64))
 NOWHERE = Visits(NONE, NONE)
 _MANY = 4
-_FOUND_BYTES = 8 * 9  # of a combination that is to be extended: its ticks, and its rows as they face the next input
+_FOUND_BYTES = 8 * 9  # of a combination to extend: its ticks, and its rows prepared for the next input
 
 
 class Step(NamedTuple):
-    """An input at some depth of the join: the depth of its neighbour there, and what both look for in each other."""
+    """An input at some depth of the join: the depth of its neighbour, and how both are matched."""
 
     relation: int
     parent: int = 0
@@ -64,7 +64,7 @@ def neighbours(keys: JoinKeys, relation: int) -> list[int]:
 
 
 def reduced(parts: Sequence[Part], steps: Sequence[Step]) -> list[Part]:
-    """The parts of a path without rows that the last part rules out, up to the first one; empty where nothing is left.
+    """The parts of a path without rows that the last part rules out, up to the first one; empty if no rows are left.
 
     Parts before the last are already reduced by each other in this way.
     """
@@ -87,8 +87,8 @@ def matching(part: Part, sought: Sought, others: Part, theirs: Sought) -> Part:
 
 
 class Done(NamedTuple):
-    """What nested loops produced from disk: by relation the blocks of the finished box; the batch in flight as (is
-    there one, outer relation, its blocks); the relation and block of each digit."""
+    """The combinations that nested loops produced from disk: by relation the blocks of the finished box; the current
+    batch as (is there one, outer relation, its blocks); the relation and block of each digit."""
 
     box: Sequence[int]
     flight: tuple[bool, int, int]
@@ -186,16 +186,15 @@ class Found(NamedTuple):
 
 
 def _met(ats: I64, dts: I64, other_ats: I64, other_dts: I64) -> tuple[I64, I64]:
-    """Latest arrival and earliest departure where rows were in memory together, else ticks of what never meets."""
+    """Latest arrival and earliest departure if rows were in memory together, else ticks of an empty interval."""
     latest, earliest = np.maximum(ats, other_ats), np.minimum(dts, other_dts)
     met = latest < earliest
     return np.where(met, latest, NEVER), np.where(met, earliest, 0)
 
 
 class Matching(NamedTuple):
-    """Loaded rows that are joined step by step, at most so many combinations of each depth at a time.
-
-    `visits` are those of the disk parts of two inputs. `compared` is told how many rows were looked at.
+    """Loaded rows that are joined step by step, with a bounded number of combinations per depth at a time. `visits`
+    are those of the disk parts of two inputs. `compared` is called with the number of compared rows.
     """
 
     parts: Sequence[Part]
@@ -205,7 +204,7 @@ class Matching(NamedTuple):
     compared: Callable[[int], None]
 
     def rows(self, before: Found | None = None) -> Iterator[tuple[I64, ...]]:
-        """Row numbers by depth of complete combinations that match and did not meet; `before` are to be extended."""
+        """Row numbers by depth of complete new combinations; `before` has partial ones to extend."""
         depth = 1 if before is None else len(before.rows)
         step, part, complete = self.steps[depth], self.parts[depth], depth == len(self.steps) - 1
         parent, first = self.parts[step.parent], self.parts[0] if before is None else before
@@ -221,7 +220,7 @@ class Matching(NamedTuple):
                 yield from self.rows(Found(rows, *_met(first.ats[a], first.dts[a], part.ats[b], part.dts[b])))
 
     def _pairs(self, mine: Face, theirs: Face, step: Step, complete: bool) -> Iterator[tuple[I64, I64]]:
-        """Rows that match, by number; the smaller of both is searched with in the larger."""
+        """Numbers of matching rows; rows of the smaller side are looked up in the larger."""
         flipped = len(mine.rows) <= len(theirs.rows)
         larger, smaller = (theirs, mine) if flipped else (mine, theirs)
         relations = (step.relation, self.steps[0].relation) if flipped else (self.steps[0].relation, step.relation)
@@ -301,7 +300,7 @@ class Combinations:
     ) -> Iterator[pa.RecordBatch]:  # fmt: skip
         """Every combination of these blocks, given by input, that was not produced before.
 
-        `rule` says which rows met before they left.
+        `rule` says which rows were joined before they left.
         """
         if not all(len(some) for some in numbers):
             return
@@ -319,9 +318,8 @@ class Combinations:
                 yield from self.of(parts, steps, done, visits)
 
     def _shares(self, steps: Sequence[Step]) -> list[int]:
-        """Bytes that parts of each depth may have: most are for the first ones, which the last is read against.
-
-        While rows are in memory, which would have to leave for them, they are some blocks.
+        """Bytes that parts of each depth may have: most are for the first ones, against which the last is read. While
+        rows are in memory, which would have to be spilled, they are some blocks.
         """
         room, last = self.join.block_room, self.blocks[steps[-1].relation].largest
         if self.join.rows.held.any():
@@ -330,7 +328,7 @@ class Combinations:
         return [first] * (len(steps) - 1) + [room // 8]
 
     def _short_path(self, sizes: Sequence[int]) -> list[int]:
-        """Small inputs first, each next to one before it: what comes late is read again and again."""
+        """Small inputs first, each adjacent to one before it: late inputs are read repeatedly."""
         order = [int(np.argmin(sizes))]
         while len(order) < len(sizes):
             near = {q for r in order for q in neighbours(self.keys, r)} - set(order)
@@ -338,7 +336,7 @@ class Combinations:
         return order
 
     def _in_runs(self, source: Source, r: int, size: int, rule: Rule, files: ExitStack) -> Source:
-        """The blocks themselves, or where they are many and small, runs of about this size."""
+        """The blocks themselves, or runs of about this size if blocks are many and small."""
         store = self.blocks[r]
         if len(source.numbers) < _MANY or size < 2 * store.largest:
             return source
@@ -400,7 +398,7 @@ class Combinations:
         self.join.let_blocks_go(size)
 
     def _is_done(self, parts: list[Part], steps: Sequence[Step], number: int, rule: Rule) -> bool:
-        """Whether a block need not be read: it matches nothing that is held, or has met all of it before a drain."""
+        """Whether a block need not be read: it matches no loaded row, or was joined with all of them before a drain."""
         if not self.can_match(steps[-1], parts[steps[-1].parent], number):
             return True
         if rule != "ticks" or len(steps) < len(self.blocks) or number >= self.blocks[steps[-1].relation].drained_blocks:

@@ -1,4 +1,4 @@
-"""DINER: rows of little benefit leave memory, by three regions of the key's domain on each side."""
+"""DINER: evicts rows of little benefit, by three regions of the key's domain on each side."""
 
 from __future__ import annotations
 
@@ -32,16 +32,15 @@ class Diner(OnlineJoin):
     """Rows that joined least leave memory first: lower, middle or upper region of the larger side's keys.
 
     The middle region is evicted by the Clock algorithm. What was flushed is joined in pauses by a nested loop over
-    sorted blocks, which stops after each inner block when input is back. Equality and bands. Decisions are those of the
-    tuple-at-a-time algorithm, whatever the size of batches.
+    sorted blocks, which stops after each inner block when input resumes. Equality and bands. Decisions are those of
+    the tuple-at-a-time algorithm, for every batch size.
     Reference: Bornea 2010, algorithms 1 to 4; docs/algorithms/online.md, 3.
     """
 
     bands: ClassVar[bool] = True
 
     def footprint(self) -> Footprint:
-        """Slots, leaves of both sides with room to pack them, and where rows have a key and a band, trees by
-        both."""
+        """Slots, leaves of both sides with room to pack them, and trees by key and band if rows have both."""
         keyed = LINK_BYTES + _CELL_BYTES if self.predicate.on and self.predicate.within is not None else 0
         slot, fixed = self.row_bytes + keyed + int(_LEAF_SHARE * 16) + 16, flush_list_bytes(_FLUSHES)
         return Footprint(slot, fixed=fixed + 2 * _least_leaves() + 512)
@@ -65,12 +64,12 @@ def _empty_keyed(slots: int) -> Trees:
 
 
 def _places(slots: int) -> int:
-    """Rows a leaf: some root of all rows, so that neither leaves nor the list of them are long."""
+    """Rows per leaf: about a root of all rows, so that neither leaves nor their list are long."""
     return 8 if slots < 256 else 32 if slots < 8192 else 128
 
 
 def count_regions(areas: Areas, names: Sequence[str], metrics: Metrics) -> None:
-    """Write down how often each region of each input was flushed first."""
+    """Record how often each region of each input was flushed first."""
     for r, name in enumerate(names):
         for region, n in zip(("lower", "middle", "upper"), areas.chosen[r].sum(axis=0), strict=True):
             metrics.add(f"flushes_of_{region}", int(n), name, unit="flushes")
@@ -89,7 +88,7 @@ class LeavesIndex(Index):
         self._one_key, self._one_slot = np.zeros(1, np.int64), np.zeros(1, np.int64)
 
     def forget(self) -> None:
-        """All leaves and trees go."""
+        """Drop all leaves and trees."""
         self.leaves, self.keyed = [self._leaves(1), self._leaves(1)], _empty_keyed(0)
 
     def _leaves(self, n: int) -> Leaves:
@@ -102,7 +101,7 @@ class LeavesIndex(Index):
         return arrive_sorted(self.rows, self.areas, self.keys.reach, left, right, self.keyed, new, self.out, *room)
 
     def flush(self) -> bool:
-        """One block of the larger side leaves."""
+        """Flush one block of the larger side."""
         left, right = self.leaves
         return flush_block(self.areas, self.rows, left, right, self.keyed, self.out)
 
@@ -132,7 +131,7 @@ class LeavesIndex(Index):
         count_regions(self.areas, names, metrics)
 
     def store(self, side: int, slots: I32) -> None:
-        """The rows are in the indexes, equal keys by arrival."""
+        """Insert the rows into the indexes, equal keys by arrival."""
         order = np.argsort(self.rows.keys[-1, slots], kind="stable")
         wide = slots[order].astype(np.int64)
         keys, done = self.rows.keys[-1, wide], 0
@@ -144,6 +143,6 @@ class LeavesIndex(Index):
         recount(self.areas, side, self.leaves[side], int(self.rows.held[side]))
 
     def drop(self, side: int, slots: I32) -> None:
-        """The rows leave the indexes, those of equal keys one after the other."""
+        """Remove the rows from the indexes, those of equal keys one after the other."""
         slots = slots[np.argsort(self.rows.keys[-1, slots], kind="stable")]
         drop_sorted(self.rows, self.areas, self.leaves[side], self.keyed, self.out, side, slots)

@@ -1,7 +1,5 @@
-"""Joins over a hash index: SHJ, DPHJ, EHJ, and oldest first.
-
-`HashIndex` holds rows of all inputs by hash, in buckets that are the same of each of them; XJoin, RPJ, HMJ and MJoin
-use it too.
+"""Joins over a hash index: SHJ, DPHJ, EHJ, and oldest first. `HashIndex` holds rows of all inputs by hash, in buckets
+that all inputs share; XJoin, RPJ, HMJ and MJoin use it too.
 """
 
 from __future__ import annotations
@@ -61,20 +59,20 @@ class HashIndex(Index):
         return arrive_hashed(self.rows, self.table, self.search, new, self.out, self.knobs)
 
     def flush(self) -> bool:
-        """Rows leave as the policy says."""
+        """Flush rows by the policy."""
         return flush_hashed(self.table, self.rows, self.out, self.knobs)
 
     def forget(self) -> None:
-        """Chains and queues go; what is known of buckets stays."""
+        """Drop chains and queues; statistics of buckets stay."""
         small = empty_table(0, 1, self.policy, 1, 1)
         self.table = small._replace(frozen=self.table.frozen, seen=self.table.seen, meta=self.table.meta)
 
     def store(self, side: int, slots: I32) -> None:
-        """The rows are in their buckets."""
+        """Insert the rows into their buckets."""
         put_all(self.rows, self.table, side, slots)
 
     def drop(self, side: int, slots: I32) -> None:
-        """The rows leave their buckets."""
+        """Remove the rows from their buckets."""
         drop_all(self.table, self.rows, self.out, side, slots)
 
     def sorted_by(self, side: int, bucket: int) -> int:
@@ -110,7 +108,7 @@ class SymmetricHashJoin(OnlineJoin):
         return HashIndex(fitted, keys, NEVER, buckets=1)
 
     def disk(self, join: OnlineOperator) -> Disk:
-        """Nothing goes there."""
+        """No work on disk."""
         return NoDisk(join)
 
 
@@ -121,7 +119,7 @@ class NoDisk(Disk):
         """Rows stay where they are."""
 
     def refusal(self) -> str:
-        """Rows that do not fit have nowhere to go."""
+        """The reason: this join does not spill."""
         return (
             f"the symmetric hash join keeps both inputs in memory, and {format_bytes(self.join.budget.limit)} are full "
             f"after {self.join.rows.meta[HELD]} rows; give it more memory, or use Diner or another join that can flush."
@@ -132,8 +130,8 @@ class NoDisk(Disk):
 class DoublePipelinedJoin(OnlineJoin):
     """When memory is full, both sides of the bucket with the most rows go to disk, and the bucket is frozen.
 
-    Rows that arrive for a frozen bucket are not probed and go to disk as new; the clean-up joins all but old with old.
-    There is no reactive phase. Good for inputs little larger than memory, poor for larger ones.
+    Rows that arrive for a frozen bucket are not probed and go to disk as new; the clean-up produces all pairs except
+    old with old. There is no reactive phase. Good for inputs little larger than memory, poor for larger ones.
     Reference: Naeem 2012, 2.3.2; docs/algorithms/online.md, 2.2.
     """
 
@@ -162,7 +160,7 @@ class FrozenBuckets(Disk):
         self.join.write_blocks(side, rows, tick, bucket, group=-1 - side if kind == NEW else tick)
 
     def leave_memory(self) -> None:
-        """Rows of frozen buckets go to disk. The others are complete, if never drained."""
+        """Write rows of frozen buckets to disk. The others are complete, if never drained."""
         while flush_waiting(self.index.table, self.index.rows, self.index.out):
             self.join.write_gone()
         if any(store.drained_blocks for store in self.blocks):
@@ -171,7 +169,7 @@ class FrozenBuckets(Disk):
             self.join.forget_memory()
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """Every pair on disk but those of one group."""
+        """Every pair on disk except those of one group."""
         for bucket in self.combinations.buckets():
             yield from self.combinations.of_bucket(bucket, "group")
 
@@ -245,7 +243,7 @@ class FrozenPartitions(Disk):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OldestFirst(OnlineJoin):
-    """The oldest block of the side with more rows in memory leaves; blocks meet as those of DINER do.
+    """The oldest block of the side with more rows in memory leaves; blocks are joined as in DINER.
 
     With f the share of each side that fits in memory, 2f - f² of the result comes online if the order is random.
     A baseline of ours, not of the sources.

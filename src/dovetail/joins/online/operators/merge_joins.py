@@ -47,11 +47,9 @@ _LAST = 2**63 - 1
 
 
 class Segments(Disk):
-    """Blocks that belong to pairs of segments: inside one pair of segments all pairs of rows are done.
-
-    Sorted blocks meet only where their keys do. A merged pair of segments gets a new number, and is one sorted run
-    where there is room to merge the runs of its parts; else it keeps them as they are. A block's departure is the
-    number of its run.
+    """Blocks that belong to pairs of segments: inside one pair of segments all pairs of rows are done. Sorted blocks
+    are joined only if their key ranges overlap. A merged pair of segments gets a new number, and is one sorted run if
+    there is room to merge the runs of its parts; else it keeps them. A block's departure is the number of its run.
     """
 
     def __init__(self, join: OnlineOperator) -> None:
@@ -63,7 +61,7 @@ class Segments(Disk):
         self.join.write_blocks(side, rows, tick, bucket, group=tick)
 
     def next_group(self) -> int:
-        """A number that no segment pair has had, larger than all before: a tick."""
+        """A new number for a segment pair, larger than all before: a tick."""
         return self.join.tick()
 
     def segments(self, bucket: int) -> I64:
@@ -96,17 +94,17 @@ class Segments(Disk):
                 store.directory.bury(buried)
 
     def fan_in(self) -> int:
-        """Segment pairs a merge: as told, but no more than there is room for a block of each."""
+        """Segment pairs per merge: as configured, but at most as many as there is room for a block of each."""
         block = max(1, *(store.largest for store in self.blocks))
         return max(2, min(self.join.spec.sizes.fan_in, self.join.block_room // (2 * block)))
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """The segments of each bucket are merged; what will not be read again is not written."""
+        """Merge the segments of each bucket; rows that will not be read again are not written."""
         while (bucket := self.most_segments()) is not None:
             yield from self.merge_turn(bucket, keep=not self.join.finished)
 
     def renumber(self) -> None:
-        """All rows on disk have met, so that they are one pair of segments."""
+        """Make all rows on disk, which are joined with each other, one pair of segments."""
         group = self.next_group()
         for store in self.blocks:
             store.directory.regroup(group)
@@ -116,7 +114,7 @@ class Segments(Disk):
         return numbers[np.isin(store.column("group")[numbers], groups)]
 
     def _merge_runs(self, side: int, numbers: I64, bucket: int, group: int) -> None:
-        """The rows of these blocks are one segment, sorted if a block of each run fits in memory."""
+        """Make the rows of these blocks one segment, sorted if a block of each run fits in memory."""
         store = self.blocks[side]
         of_run = store.column("dts")[numbers]
         names = np.unique(of_run)
@@ -135,7 +133,7 @@ class Segments(Disk):
         store.directory.bury(numbers)
 
     def _written(self, store: Blocks, rows: Leaving, bucket: int, group: int, whole: bool) -> list[Leaving]:
-        """What is left after full blocks were written; nothing with `whole`."""
+        """Write full blocks; returns the remaining rows, none with `whole`."""
         size, at = self.join.fitted.block_rows, 0
         while len(rows.ats) - at >= size or (whole and at < len(rows.ats)):
             store.append(rows.slice(at, size), -1, group, bucket, group)
@@ -182,7 +180,7 @@ class HashMergeJoin(OnlineJoin):
 
     `flush="smallest"` takes the smallest pair of at least a block instead. In pauses, and at the end, up to `fan_in`
     pairs of segments of a bucket are merged: pairs of rows of different segments come out, and the merged pair is one
-    segment from then on. A merge is the unit of work, after which `until` is asked; it grows as segments grow.
+    segment from then on. A merge is the unit of work, after which `until` is called; it grows as segments grow.
     Reference: Bornea 2010, 2; Naeem 2012, 2.3.4; docs/algorithms/online.md, 2.5.
     """
 
@@ -221,7 +219,7 @@ class MergedInPauses(Segments):
 class ProgressiveMergeJoin(OnlineJoin):
     """Rows are collected until memory is full; then both sides are sorted, joined, and written as a pair of runs.
 
-    So results come only at those moments. At the end, `fan_in` / 2 pairs of runs are merged at a time: pairs of rows
+    So results come only when memory is full. At the end, `fan_in` / 2 pairs of runs are merged at a time: pairs of rows
     of different runs come out. Equality and bands. There is no reactive phase.
     Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.4.
     """
@@ -267,15 +265,15 @@ class Load(Index):
         self.store(int(new.at[SIDE]), slots)
 
     def flush(self) -> bool:
-        """Nothing leaves before it has been joined with the rest of its memory load."""
+        """No flush: rows leave only after they were joined with the rest of their memory load."""
         return False
 
     def store(self, side: int, slots: I32) -> None:
-        """The rows are collected."""
+        """Collect the rows."""
         hold_all(self.rows, slots.astype(np.int64), side)
 
     def drop(self, side: int, slots: I32) -> None:
-        """Never asked: where nothing is owed, memory is empty."""
+        """Never called: memory is empty when nothing is owed."""
         raise OperatorError("the progressive merge join has rows in memory that have not met.")
 
     def forget(self) -> None:
@@ -288,7 +286,7 @@ class Runs(Segments):
     collects: ClassVar[bool] = True
 
     def end_load(self, phase: str) -> Iterator[pa.RecordBatch]:
-        """Sort and join what memory holds, and write it as a pair of runs."""
+        """Sort and join the rows in memory, and write them as a pair of runs."""
         slots = [pages.slots() for pages in self.join.pages]
         parts = [self._part(side, slots[side]) for side in (0, 1)]
         yield from self.combinations.of(parts, self.combinations.path((0, 1)), phase=phase)
@@ -300,13 +298,13 @@ class Runs(Segments):
         return Part(r.keys[:, slots], ats, dts, dts, r.ref[slots], pages.batches(), self.join.schemas[side])
 
     def spill_load(self) -> None:
-        """What memory holds has met: it becomes a pair of runs without being joined."""
+        """Write the rows in memory, which are joined already, as a pair of runs."""
         self._write_load([pages.slots() for pages in self.join.pages])
         for pages in self.join.pages:
             pages.tidy()
 
     def _write_load(self, slots: list[I32]) -> None:
-        """What memory holds becomes a pair of runs."""
+        """Write the rows in memory as a pair of runs."""
         heads = [[side, 0, FLUSHED, self.next_group(), len(slots[side])] for side in (0, 1)]
         heads[1][H_TICK] = heads[0][H_TICK]
         self.join.write_flushes(np.array(heads, np.int64), np.concatenate(slots))

@@ -1,6 +1,6 @@
 """MINER and MJoin: joins of many streams.
 
-MINER lets rows of little benefit leave, by regions of each join attribute; MJoin whole buckets, of all hash tables.
+MINER evicts rows of little benefit, by regions of each join attribute; MJoin evicts whole buckets of all hash tables.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ CLEANUPS = ("survivors", "odometer")
 class Miner(MultiJoin):
     """Rows that took part in fewest results leave memory first, by three regions of each join attribute.
 
-    Arriving rows probe along the edges of least selectivity. In pauses blocks of all inputs meet in nested loops that
-    stop after each block when input is back, and pass over what cannot match. Decisions are those of the
-    tuple-at-a-time algorithm, whatever the size of batches. `cleanup` is how what is owed at the end is found:
-    "survivors" holds rows that can still match, "odometer" goes on with the nested loops of the pauses.
+    Arriving rows probe along the edges of least selectivity. In pauses blocks of all inputs are joined in nested loops
+    that stop after each block when input resumes, and skip blocks that cannot match. Decisions are those of the
+    tuple-at-a-time algorithm, for every batch size. `cleanup` is how owed results are found at the end: "survivors"
+    holds rows that can still match, "odometer" continues the nested loops of the pauses.
     Reference: Bornea 2010, 4; docs/algorithms/online.md, 4 and 5.3.
     """
 
     cleanup: Literal["survivors", "odometer"] = "survivors"
 
     def check(self) -> None:
-        """`PlanError` for predicates that make no tree and a clean-up that there is not."""
+        """`PlanError` for predicates that form no tree, or an unknown clean-up."""
         MultiJoin.check(self)
         if self.cleanup not in CLEANUPS:
             raise PlanError(f"cleanup={self.cleanup!r} is not one of {CLEANUPS}.")
@@ -82,19 +82,19 @@ class TreeIndex(Index):
         return arrive_multi(self.rows, self.areas, self.trees, self.edges, new, self.stack, self.out)
 
     def flush(self) -> bool:
-        """One block of the input with the most rows leaves."""
+        """Flush one block of the input with the most rows."""
         return flush_areas(self.areas, self.rows, self.trees, self.out)
 
     def store(self, side: int, slots: I32) -> None:
-        """The rows are in all indexes."""
+        """Insert the rows into all indexes."""
         store_all(self.rows, self.areas, self.trees, side, slots.astype(np.int64))
 
     def drop(self, side: int, slots: I32) -> None:
-        """The rows leave all indexes."""
+        """Remove the rows from all indexes."""
         drop_rows(self.areas, self.rows, self.trees, self.out, side, slots)
 
     def forget(self) -> None:
-        """All indexes go."""
+        """Drop all indexes."""
         self.trees = empty_trees(len(self.keys.counts), 1, 0)
 
     def sorted_by(self, side: int, bucket: int) -> int:
@@ -118,15 +118,15 @@ class MJoin(MultiJoin):
 
     Where one attribute is equal in all inputs, a combination was produced exactly if its rows have one generation of
     their bucket; `flush` is which bucket leaves, the one with most rows as in the source, or with fewest. Other trees
-    are not the source's: there rows leave by chance and combinations are told apart by ticks, as in MINER. There is no
-    work in pauses.
+    are ours: there rows leave at random, and combinations are told apart by ticks, as in MINER. There is no work in
+    pauses.
     Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.8.
     """
 
     flush: Literal["largest", "smallest"] = "largest"
 
     def check(self) -> None:
-        """`PlanError` for predicates that make no tree and a flush that there is not."""
+        """`PlanError` for predicates that form no tree, or an unknown flush."""
         MultiJoin.check(self)
         if self.flush not in FLUSHES:
             raise PlanError(f"flush={self.flush!r} is not one of {FLUSHES}.")
@@ -139,13 +139,13 @@ class MJoin(MultiJoin):
         return self.needs(LINK_BYTES * self.most_attributes + SIDE_BYTES)
 
     def index(self, fitted: Fitted, keys: JoinKeys) -> Index:
-        """Hash tables on a common key; else ordered indexes, whose rows leave by chance."""
+        """Hash tables on a common key; else ordered indexes, whose rows leave at random."""
         if not self.graph.is_common:
             return TreeIndex(fitted, keys, self.seed, RANDOM)
         return HashIndex(fitted, keys, MJOIN if self.flush == "largest" else MJOIN_SMALLEST)
 
     def disk(self, join: OnlineOperator) -> Disk:
-        """Generations of buckets on a common key; else all that is owed is found at the end."""
+        """Generations of buckets on a common key; else all owed results are found at the end."""
         return Generations(join) if self.graph.is_common else BlockLoop(join, reacts=False)
 
     def options(self) -> list[str]:
@@ -154,7 +154,8 @@ class MJoin(MultiJoin):
 
 
 class Generations(Disk):
-    """Blocks of one bucket and generation have met. A block's group is its generation: the tick of its flush."""
+    """Blocks of one bucket and generation have been joined. A block's group is its generation: the tick of its
+    flush."""
 
     blocks_at_once: ClassVar[int] = 2
 
@@ -167,7 +168,8 @@ class Generations(Disk):
         self.join.write_blocks(side, rows, tick, bucket, group=tick)
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """Bucket by bucket all combinations but those of one generation; then all rows are of one."""
+        """Bucket by bucket all combinations except those of one generation; afterwards all rows are of one
+        generation."""
         for bucket in self.combinations.buckets():
             yield from self.combinations.of_bucket(bucket, "group")
 

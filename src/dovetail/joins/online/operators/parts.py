@@ -1,4 +1,4 @@
-"""The two parts that make an online join an algorithm.
+"""Interfaces of the two parts that define the algorithm of an online join.
 
 `Index` is its memory: how an arriving row finds its partners, and which rows leave when memory is full. `Disk` is how
 blocks on disk are joined, in pauses and at the end. Everything else is the same for all of them.
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class Index(ABC):
-    """The rows in memory of a join: their slots, and what finds them. Kernels tell in `out` what met and what left."""
+    """The rows in memory of a join: their slots, and the index. Kernels return matches and evicted rows in `out`."""
 
     def __init__(self, fitted: Fitted, keys: JoinKeys, flushes: int) -> None:
         self.fitted, self.keys = fitted, keys
@@ -34,7 +34,7 @@ class Index(ABC):
         self.rows = empty_rows(*sizes)
 
     def empty(self) -> None:
-        """No row will be in memory again: only the clock is left."""
+        """Free all memory except the clock: no row will be in memory again."""
         clock, sides = self.rows.meta[CLOCK], len(self.keys.counts)
         self.rows, self.out = empty_rows(0, 0, 0, sides), empty_outcome(0, 0, 0, sides)
         self.rows.meta[CLOCK] = clock
@@ -42,26 +42,26 @@ class Index(ABC):
 
     @abstractmethod
     def arrive(self, new: Arrivals) -> int:
-        """Let rows arrive until there is a reason to stop, and say which."""
+        """Process arriving rows until there is a reason to stop; returns the reason."""
 
     @abstractmethod
     def flush(self) -> bool:
-        """Whether rows left memory, into the outcome, as the policy says."""
+        """Evict rows by the policy, into `out`; whether there were any."""
 
     @abstractmethod
     def store(self, side: int, slots: I32) -> None:
-        """Rows of one input that have slots, in order of arrival, count as in memory and are found from now on."""
+        """Insert rows of one input that have slots, in order of arrival, into the index."""
 
     @abstractmethod
     def drop(self, side: int, slots: I32) -> None:
-        """These rows of an input leave memory, into the outcome, as rows that are needed no more."""
+        """Remove rows of one input from memory, into `out`, as rows that are no longer needed."""
 
     @abstractmethod
     def forget(self) -> None:
-        """Let go of arrays that only rows in memory need."""
+        """Free the arrays of rows in memory."""
 
     def enlarge(self) -> None:
-        """Make room in the index, which has asked for it."""
+        """Enlarge the index, on its request."""
         raise OperatorError(f"{type(self).__name__} cannot grow.")
 
     def sorted_by(self, side: int, bucket: int) -> int:
@@ -69,17 +69,17 @@ class Index(ABC):
         return -1
 
     def count(self, names: Sequence[str], metrics: Metrics) -> None:
-        """Write down what only this index knows."""
+        """Record the counters of this index."""
         return
 
 
 class Disk:
-    """The work on disk of a join that has none; see the methods for what others have."""
+    """The work on disk; this base class has none."""
 
     blocks_at_once: ClassVar[int] = 3
-    """This many blocks of each input must fit in memory, or all work waits for the end of input."""
+    """Blocks of each input that must fit in memory; otherwise all work waits for the end of input."""
     collects: ClassVar[bool] = False
-    """Whether rows in memory have not met each other before they leave together."""
+    """Whether rows in memory are joined only when they leave together."""
 
     def __init__(self, join: OnlineOperator) -> None:
         self.join = join
@@ -90,7 +90,7 @@ class Disk:
         return self.join.blocks
 
     def write(self, side: int, bucket: int, kind: int, tick: int, rows: Leaving) -> None:
-        """Sorted rows that left in a flush go to disk."""
+        """Write the sorted rows of a flush to disk."""
         self.join.write_blocks(side, rows, tick, bucket)
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
@@ -98,22 +98,22 @@ class Disk:
         return iter(())
 
     def end_load(self, phase: str) -> Iterator[pa.RecordBatch]:
-        """Join what memory collected, which leaves it."""
+        """Join the rows collected in memory and spill them."""
         return iter(())
 
     def spill_load(self) -> None:
-        """What memory collected leaves it unread: its rows have met."""
+        """Spill the rows collected in memory, which are joined already."""
 
     def leave_memory(self) -> None:
-        """Rows in memory go to disk at the end of input, so that each has a block and a departure."""
+        """Spill the rows in memory at the end of input, so that each has a block and a departure."""
         self.join.empty_memory()
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
-        """All that is still owed to rows on disk; there are none in memory."""
+        """All owed results of rows on disk; memory is empty."""
         return iter(())
 
     def renumber(self) -> None:
-        """All answers of rows on disk were given, and blocks may have new numbers."""
+        """Reset the bookkeeping after all answers of rows on disk were given; blocks may have new numbers."""
 
     def refusal(self) -> str | None:
         """Why rows that do not fit in memory cannot be taken; None if they go to disk."""

@@ -30,7 +30,7 @@ from dovetail.joins.online.sizes import Fitted
 
 
 class Candidate(NamedTuple):
-    """A disk part that can be probed against memory: what it promises, then which it is."""
+    """A disk part that can be probed against memory: its benefit, its side and its bucket."""
 
     pairs: float
     side: int
@@ -40,7 +40,7 @@ class Candidate(NamedTuple):
 class Visiting(Disk):
     """Disk parts that are used against memory, each use recorded as (latest departure on disk, tick of the use).
 
-    A row d of that part and a row m met in it exactly if d had left by then and m was in memory at that tick.
+    A row d of that part and a row m were joined by it exactly if d had left by then and m was in memory at that tick.
     """
 
     def __init__(self, join: OnlineOperator) -> None:
@@ -55,7 +55,7 @@ class Visiting(Disk):
         return left, right
 
     def visitable(self) -> Iterator[Candidate]:
-        """Disk parts for which memory holds rows, unless the last use has met all of them already."""
+        """Disk parts for which memory holds rows, unless the last use has joined all of them."""
         n, table, ats = self.index.buckets, self.index.table, self.index.rows.ats
         for side in (0, 1):
             rows, latest = self._disk_parts(side)
@@ -104,7 +104,7 @@ class Visiting(Disk):
         return Part(r.keys[:, slots], r.ats[slots], never, never, refs, used, self.join.schemas[side])
 
     def renumber(self) -> None:
-        """Uses before a drain need not be remembered."""
+        """Drop the uses before a drain."""
         self.record.clear()
 
 
@@ -112,9 +112,9 @@ class Visiting(Disk):
 class XJoin(OnlineJoin):
     """When memory is full, the largest partition of either side goes to disk; its counterpart stays in memory.
 
-    In pauses the disk part of one side's partition is probed against the memory part of the other's, as often as
-    something is new; one such use is the unit of work, after which `until` is asked. Pairs are told apart by ticks and
-    by a list of those uses. The clean-up joins what is left.
+    In pauses the disk part of one side's partition is probed against the memory part of the other's, as long as there
+    are new rows; one such use is the unit of work, after which `until` is called. Pairs are told apart by ticks and by
+    a list of those uses. The clean-up joins what is left.
     Reference: Bornea 2010, 2; Naeem 2012, 2.3.3; docs/algorithms/online.md, 2.3.
     """
 
@@ -145,13 +145,11 @@ class XJoinStages(Visiting):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RateBasedJoin(OnlineJoin):
-    """The bucket in which the next arrival is least likely tells which rows of the other side leave.
-
-    Probabilities are counts of arrivals, multiplied by `ageing` at each flush (1: nothing is forgotten, the reading of
-    the sources' critics; 0.9: recent arrivals count more). `flush_rows` leave at a time (a block if None), from the
-    next bucket where one has too few. In pauses the task of the highest expected rate runs: a disk part against
-    memory, or up to `fan_in` segments of one side against the other's joined ones; a task is the unit of work, after
-    which `until` is asked.
+    """Rows leave that the least likely arrivals of the other side would match. Probabilities are counts of arrivals,
+    multiplied by `ageing` at each flush (1: no ageing, as in the reviews of RPJ; 0.9: recent arrivals count more).
+    `flush_rows` leave at a time (a block if None), from the next bucket where one has too few. In pauses the task of
+    the highest expected rate runs: a disk part against memory, or up to `fan_in` segments of one side against the
+    other's joined ones; a task is the unit of work, after which `until` is called.
     Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.6.
     """
 
@@ -181,7 +179,7 @@ class RateBasedJoin(OnlineJoin):
 
 
 class Task(NamedTuple):
-    """Reactive work: expected results a block read, whether on disk alone, and for which side and bucket."""
+    """Reactive work: expected results per block read, whether on disk alone, and the side and bucket."""
 
     rate: float
     on_disk: bool
@@ -237,7 +235,7 @@ class Tasks(Visiting):
         return list(chain(*mine[done : done + most])), list(chain(*theirs[:met])), min(len(mine), done + most)
 
     def _box_rate(self, side: int, bucket: int) -> float | None:
-        """Comparable pairs a block read if the box grew on this side; None if it cannot."""
+        """Comparable pairs per block read if the box grew on this side; None if it cannot."""
         new, old, _ = self._step(side, bucket, self._fan_in)
         if not new:
             return None
@@ -245,7 +243,7 @@ class Tasks(Visiting):
         return rows[0] * rows[1] / (len(new) + len(old))
 
     def _grow_box(self, side: int, bucket: int, most: int) -> Iterator[pa.RecordBatch]:
-        """Some further segments of one side meet those of the other side that are in the box."""
+        """Join further segments of one side with those of the other side that are in the box."""
         new, old, self.boxes[side, bucket] = self._step(side, bucket, most)
         numbers = (new, old) if side == 0 else (old, new)
         yield from self.combinations.settle(numbers, visits=self.visits(bucket))

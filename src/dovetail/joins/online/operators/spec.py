@@ -30,8 +30,8 @@ _GONE_BYTES = 4
 class OnlineSpec(ABC):
     """Streams joined over a tree of predicates, every combination exactly once, under any interleaving and budget.
 
-    `with_phase` adds `_phase`: arriving, reactive or cleanup. There is no order. `seed` decides what is left to chance.
-    `hash_bits` below 64 makes hashed keys meet; answers stay right.
+    `with_phase` adds `_phase`: arriving, reactive or cleanup. There is no order. `seed` seeds the random choices.
+    `hash_bits` below 64 makes hashed keys collide; answers stay right.
     """
 
     with_phase: bool = False
@@ -63,11 +63,11 @@ class OnlineSpec(ABC):
 
     @abstractmethod
     def index(self, fitted: Fitted, keys: JoinKeys) -> Index:
-        """What holds rows in memory, finds them, and lets them leave."""
+        """The index of rows in memory, which also evicts them."""
 
     @abstractmethod
     def disk(self, join: OnlineOperator) -> Disk:
-        """What joins blocks on disk."""
+        """The join of blocks on disk."""
 
     @abstractmethod
     def footprint(self) -> Footprint:
@@ -164,7 +164,7 @@ class OnlineJoin(OnlineSpec):
         return AnswerColumns(with_phase(layout, self.with_phase), (layout.left, layout.right), self.with_phase)
 
     def footprint(self) -> Footprint:
-        """That of a hash table: slots with their chains and queues, buckets, and flushes listed of each."""
+        """That of a hash table: slots with their chains and queues, buckets, and a list of flushes for each."""
         return Footprint(self.row_bytes + slot_bytes(2), bucket=bucket_bytes(2), fixed=13 * 40 + 512)
 
     def loaded_bytes(self, side: int) -> int:
@@ -176,7 +176,7 @@ class OnlineJoin(OnlineSpec):
         return 48
 
     def fit(self, limit: int, schemas: Sequence[pa.Schema], seen: Mapping[int, int]) -> Fitted:
-        """The split of a budget; an estimate of one side is as wrong as that of the other was."""
+        """The split of a budget; the estimated width of one side is corrected by the error of the other."""
         needs = replace(self.footprint(), block=max(block_overhead(schema) for schema in schemas))
         return fit(self.sizes, limit, widths_of(schemas, seen), needs)
 
@@ -227,7 +227,7 @@ class MultiJoin(OnlineSpec):
         return AnswerColumns(multi_schema(self.inputs, schemas, self.with_phase), taken, self.with_phase)
 
     def loaded_bytes(self, side: int) -> int:
-        """Keys, ticks, block and name, again for each input by which rows are ruled out, and all of it sorted, with the
+        """Keys, ticks, block and name, once more for each input that rules rows out, and all of it sorted, with the
         keys of a band."""
         banded = bool(self.graph.nears(side))
         return 8 * ((len(self.inputs) + 1) * (self.graph.n_keys(side) + 4) + 1 + banded)
@@ -237,7 +237,7 @@ class MultiJoin(OnlineSpec):
         return 16 * self.graph.n_keys(side) + 24
 
     def needs(self, index: int) -> Footprint:
-        """What any of these joins needs, with an index that takes this many bytes a slot."""
+        """The footprint of these joins with an index of `index` bytes per slot."""
         n, each = len(self.inputs), range(len(self.inputs))
         return Footprint(
             slot=self.row_bytes + index,

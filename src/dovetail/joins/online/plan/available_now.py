@@ -1,9 +1,9 @@
 """Ends queries with `trigger(availableNow=True)` whose joins work in pauses.
 
 Spark runs micro-batches of such a query for ever, since timers could fire. So a thread of the driver waits for the
-first micro-batch of each query, which tells its id, and looks at its trigger. It stops a query that has read all that
-was available once its joins have done the work of a pause. An interrupted micro-batch is repeated by the next run, as
-after any stop, so that every pair comes once.
+first micro-batch of each query, which has its id, and checks its trigger. It stops a query that has read all available
+input once its joins have done the work of a pause. An interrupted micro-batch is repeated by the next run, as after any
+stop, so that every pair comes once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dovetail.spark.frames import is_connect
 from dovetail.spark.task import MetricsSink
 
 _LOOK_S = 0.5
-_MARGIN_S = 1.0  # a timer fires in a later micro-batch than the one that its time comes in
+_MARGIN_S = 1.0  # a timer fires one micro-batch after its time has passed
 _MOST = 64
 _log = logging.getLogger("dovetail")
 
@@ -36,7 +36,7 @@ class _Join:
     seen: dict[str, int] = field(default_factory=dict)
 
     def look(self) -> None:
-        """End a query that has gone on, if its trigger is availableNow; a thread of its own waits for the time."""
+        """End a query with new micro-batches, if its trigger is availableNow; a separate thread waits for the time."""
         for stream in self.sink.streams():
             last = max(self.sink.batches(stream), default=-1)
             if last > self.seen.get(stream, -1) and stream not in _ending:
@@ -102,7 +102,7 @@ def _trigger(query: Any) -> str:
 
 
 def _wait_until_done(query: Any, sink: MetricsSink, stream: str, wait_s: float) -> None:
-    """Wait for a micro-batch without rows in which no join was called, long enough after the last that called one."""
+    """Wait for a micro-batch without rows and without a call of a join, long enough after the last call."""
     last, since = -1, time.monotonic()
     while query.isActive:
         called = max(sink.batches(stream), default=-1)

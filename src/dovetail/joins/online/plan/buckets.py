@@ -1,9 +1,9 @@
 """Buckets of online joins in tasks: of batch DataFrames, in the order of reading, and of streams, over micro-batches.
 
-A stream's bucket has its rows as its state, and its join lives on in a resident process. Where all answers of the
-stored rows were given, they are all of the state: a restart loads them without joining them again. Else the events
-since that was so, the tail, are replayed after them. A micro-batch's outcome depends on the stored pieces, its own rows
-in whatever order, and its logged time alone, so that an attempt that is repeated gives the same answers.
+The state of a stream's bucket is its rows, and its join stays in a resident process. If all answers of the stored rows
+were given, a restart loads these rows without joining them again. Otherwise the events since then, the tail, are
+replayed after them. A micro-batch's result depends only on the stored pieces, its own rows in any order, and its logged
+time, so that a repeated attempt gives the same answers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from dovetail.spark.hosts.stateful import Arrivals, BucketCall
 from dovetail.spark.task import MetricsSink, TaskAttempt, state_partitions
 
 CHANGE_COLUMN = "_change_type"
-"""What feeds of changes call the column that tells inserted rows from others; others cannot be joined."""
+"""Names of the column by which change feeds mark inserted rows; other rows cannot be joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ class OnlineTask:
     """One planned online join as its tasks see it.
 
     Without `buckets`, a stream has as many as its checkpoint has partitions. With `marked` the last column of each
-    input says where it ends. `answers` are the columns that the join gives, `output` those that Spark shall see.
+    input says where it ends. `answers` are the columns of the join's result, `output` those that Spark gets.
     """
 
     plan: str
@@ -82,7 +82,7 @@ class OnlineTask:
         return nullcontext(self.spread())
 
     def take_rows(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows in the types of the join; `DataError` if there are some that change or delete others."""
+        """Rows in the types of the join; `DataError` for updates and deletions."""
         name = self.join.names[side]
         rows = as_schema(batch, self.join.schemas[name])
         _check_appended(name, rows)
@@ -90,7 +90,7 @@ class OnlineTask:
 
 
 def _check_appended(name: str, rows: pa.RecordBatch) -> None:
-    """What was given for rows that change or are deleted later cannot be taken back."""
+    """`DataError` for updated or deleted rows: results cannot be retracted."""
     if CHANGE_COLUMN not in rows.schema.names:
         return
     kinds = set(pc.unique(rows.column(CHANGE_COLUMN)).to_pylist()) - {"insert", None}
@@ -155,7 +155,7 @@ Answers = Generator[pa.RecordBatch, None, dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class OnlineBuckets:
-    """An online join as the stateful host takes it."""
+    """An online join for the stateful host."""
 
     task: OnlineTask
 
@@ -175,12 +175,12 @@ class OnlineCall:
     def __init__(self, task: OnlineTask, call: BucketCall) -> None:
         self.task, self.call, self.state = task, call, call.state
         self.wanted = How(task.join.algorithm, task.join.memory, task.request.owed)
-        """How this run wants rows to be joined."""
+        """How this run requests rows to be joined."""
         self.header = Header.load(self.state.load(), task.join.meaning(), self.wanted, len(task.join.names))
         self.header.check_epoch()
 
     def arriving(self, arrived: Arrivals) -> Batches:
-        """Pairs that new rows make; what is owed, where the micro-batch or an input ends."""
+        """Pairs of new rows; all owed pairs where the micro-batch or an input ends."""
         header, task, now_ms = self.header, self.task, self.call.now_ms
         packets = arrived.packets
         header.check_spread(packets[0].rule)
@@ -205,14 +205,12 @@ class OnlineCall:
                 self.state.wake_ms = max(self.call.now_ms, fired_ms) + 1
         self.state.store(header.as_json())
 
-    # ------------------------------------------------------------------ what comes
+    # ------------------------------------------------------------------ arriving rows
 
     def _arrivals(self, arrived: Arrivals) -> list[Event]:
-        """What a micro-batch brings; that an input has ended comes after all its rows.
-
-        Where pairs may be owed, rows are put in an order of their own. A bucket's first micro-batch always ends with
-        nothing owed: if it is repeated, then perhaps by a run with another budget, of which no state could tell. So
-        does one after a long tail.
+        """The events of a micro-batch; the end of an input comes after all its rows. If pairs may be owed, rows are
+        put in a fixed order. A bucket's first micro-batch always ends with nothing owed: a run with another budget may
+        repeat it, and there is no state yet. So does one after a long tail.
         """
         header, packets = self.header, arrived.packets
         events = [
@@ -236,7 +234,7 @@ class OnlineCall:
         return events
 
     def _in_fixed_order(self, events: Sequence[Event]) -> list[Event]:
-        """The same rows in an order that follows from them alone: which pairs are owed depends on the order."""
+        """The same rows in an order that depends on the rows alone, since the order decides which pairs are owed."""
         join, turns = self.task.join, list[list[Event]]()
         for side, name in enumerate(join.names):
             batches = [event.batch(join.schemas[name]) for event in events if event.side == side]
@@ -247,7 +245,7 @@ class OnlineCall:
     def _on_time(
         self, events: list[Event], lateness: Lateness | None, watermark: int | None
     ) -> tuple[list[Event], int | None]:
-        """Events without rows older than the watermark of earlier micro-batches, and when what they bring expires."""
+        """Events without rows older than the watermark of earlier micro-batches, and when their rows expire."""
         header = self.header
         if lateness is None:
             return events, None
@@ -267,19 +265,17 @@ class OnlineCall:
         return events, expiry
 
     def _plan_pause(self) -> None:
-        """The next pause begins when nothing has come for as long as asked."""
+        """Set the timer of the next pause: after `wait` without rows."""
         if self.task.request.reacts:
             self.state.wake_ms = None if self.header.finished else self.call.now_ms + self.task.request.wait_ms
 
     # ------------------------------------------------------------------ turns of the join
 
     def _turns(self, events: list[Event], keep: int, now_ms: int, expiry: int | None = None) -> Answers:
-        """Give what events bring to the rows from piece `keep` on, and store them.
-
-        The join is the one that was planned for this micro-batch when the one before it was stored, so that attempts of
-        one run and of the next give the same answers, of which the sink may have those of either. Only a budget that
-        was too small, with which no attempt can have come to its end, makes way for another one at once; then the
-        micro-batch ends with nothing owed, as that does not depend on the budget.
+        """Yields the answers of events with the rows from piece `keep` on, and stores the events. The join was planned
+        for this micro-batch when the previous one was stored, so that attempts of this run and of the next give the
+        same answers. Only a budget that was too small, with which no attempt can have succeeded, is replaced at once;
+        then the micro-batch ends with nothing owed, which does not depend on the budget.
         """
         header, how, wanted = self.header, self.header.planned, self.wanted
         if header.free_to_change:
@@ -303,10 +299,10 @@ class OnlineCall:
     def _steps(self, events: list[Event], keep: int, how: How) -> list[_Step]:
         """The turns of a micro-batch.
 
-        With `owed="batch"`, where a micro-batch ends with nothing owed, the join lives on and rows leave it. With
-        `owed="idle"` what is owed depends on all that the join went through, so that it lives on only as the one that a
-        restart would make: where rows leave, or all was settled, it is rebuilt from the rows that stay. So it is
-        where the join is to be another one. All that is owed is given before.
+        With `owed="batch"`, where a micro-batch ends with nothing owed, the join stays resident and rows leave it.
+        With `owed="idle"` owed results depend on the join's whole history, so that the resident join must equal the one
+        that a restart would restore: when rows leave, or all was settled, it is rebuilt from the rows that stay. It is
+        also rebuilt for another algorithm or budget. All owed results are given before.
         """
         header, settles = self.header, events[-1].kind == "settle"
         after = "" if settles and how.owed != "batch" else Header.new_nonce()
@@ -325,9 +321,8 @@ class OnlineCall:
         return replace(self.task.join, algorithm=how.algorithm, memory=how.memory)
 
     def _fits(self, steps: Sequence[_Step]) -> bool:
-        """Whether turns end inside their budgets: they are run once, and the answers are discarded.
-
-        `PlanError` comes where rows leave and the first of those that stay are too wide for the budget.
+        """Whether turns end within their budgets: they are run once, and the answers are discarded. `PlanError` if
+        rows leave and the first of those that stay are too wide for the budget.
         """
         try:
             for step in steps:
@@ -350,7 +345,7 @@ class OnlineCall:
         return report
 
     def _run(self, step: _Step) -> Turned:
-        # The bucket among all of the machine; a wrong one is found out by its nonce.
+        # Identifies the bucket on this machine; the nonce detects a wrong one.
         name = f"{TaskAttempt.here().query} {self.task.plan} {self.call.key}"
         work = Work(step.events, step.leaving)
         call = ResidentCall(name, step.before, step.after, partial(Running, step.join), work)
@@ -364,9 +359,8 @@ class OnlineCall:
             yield Piece(self.state.piece(number), settled or number < self.header.base)
 
     def _store(self, events: Sequence[Event], now_ms: int, expiry: int | None) -> None:
-        """Append the events, to the last piece while that is small. After the end there is nothing to keep.
-
-        Of events that end with nothing owed the rows are enough.
+        """Append the events, to the last piece while that is small; nothing is kept after the end of input. If the
+        events end with nothing owed, only their rows are stored.
         """
         header = self.header
         if header.finished:
@@ -398,10 +392,10 @@ class OnlineCall:
         else:
             header.add_pieces_without_rows(sizes, now_ms)
 
-    # ------------------------------------------------------------------ what is measured
+    # ------------------------------------------------------------------ metrics
 
     def _counted(self, arrived: Arrivals) -> Metrics:
-        """Rows that came; after a pause they are what had to wait for its end."""
+        """Arrived rows; after a pause also as rows that waited for its end."""
         names = self.task.join.names
         rows, dropped = [0] * len(names), [0] * len(names)
         for packet in arrived.packets:
@@ -422,9 +416,8 @@ class OnlineCall:
 
 
 class _Step(NamedTuple):
-    """A call of a join that was stored as `before`, to be found again as `after`; see `run_call`.
-
-    A rebuilt one has only settled pieces behind it.
+    """A call of a join that is stored as `before`, and afterwards as `after`; see `run_call`. A rebuilt one has only
+    settled pieces.
     """
 
     join: BucketJoin
@@ -452,7 +445,7 @@ def _cut(events: Sequence[Event]) -> Iterator[list[Event]]:
 
 
 def _measured(report: dict[str, Any], events: Sequence[Event]) -> Metrics:
-    """What a turn counted."""
+    """The counters of a turn."""
     metrics = Metrics()
     for name, n in report["counts"].items():
         what, _, side = name.partition(" ")

@@ -68,7 +68,7 @@ class OnlinePlan:
         return stateful_frame(self.inputs, self.task, join, self.output, "by clock" if reacts else "never")
 
     def metrics(self) -> Metrics:
-        """What the last run measured; of a stream, all its micro-batches."""
+        """The metrics of the last run; for a stream, of all its micro-batches."""
         return self.task.sink.collect()
 
     def explain(self) -> str:
@@ -103,13 +103,12 @@ class OnlinePlan:
 
 
 def quoted(name: str) -> Column:
-    """A column by its very name, whatever is in it."""
+    """A column by its exact name, with any characters."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
 class Named(NamedTuple):
-    """What Spark shall call the columns of the answer, by input and own name, and those wanted, in order; None if all
-    are, as they come."""
+    """Output names of the answer's columns, by input and own name, and the output columns in order; None for all."""
 
     names: Mapping[tuple[str, str], str]
     wanted: tuple[str, ...] | None
@@ -117,7 +116,7 @@ class Named(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Inputs:
-    """The DataFrames of a join by name, and what is asked of them whatever they are joined by."""
+    """The DataFrames of a join by name, and the common options of the join."""
 
     frames: Mapping[str, DataFrame]
     terms: Terms
@@ -131,7 +130,7 @@ class Inputs:
 
     @property
     def first(self) -> DataFrame:
-        """One that stands for all where they are alike."""
+        """The first input, for properties that all share."""
         return next(iter(self.frames.values()))
 
     @property
@@ -140,7 +139,8 @@ class Inputs:
         return self.terms.partitions or int(self.first.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
 
     def check(self, bands: str) -> None:
-        """`PlanError` if inputs do not go together or streams have no end; `bands` tells users of watermarks."""
+        """`PlanError` if batch and streaming inputs are mixed, or the state is unbounded; `bands` is advice on
+        watermarks."""
         kinds: dict[bool, list[str]] = {True: [], False: []}
         for name, frame in self.frames.items():
             kinds[frame.isStreaming].append(name)
@@ -175,7 +175,7 @@ class Inputs:
             )
 
     def plan(self, join: BucketJoin, placing: str, columns: Named) -> OnlinePlan:
-        """The plan of a join whose request is right; columns of inputs that the join does not know are left out."""
+        """The plan of a valid request; columns of inputs that the join does not need are left out."""
         terms, streaming, spec = self.terms, self.first.isStreaming, join.spec()
         answer = spec.answer(join.schemas)
         spec.fit(terms.memory, list(join.schemas.values()), {})  # a budget that is too small is refused here
@@ -196,7 +196,7 @@ class Inputs:
         return OnlinePlan(tuple(frames), task, output, placing, join.spread(self.partitions).count, wanted)
 
     def _fields(self, answer: AnswerColumns, names: Mapping[tuple[str, str], str]) -> list[T.StructField]:
-        """The columns of the answer as Spark shall see them; keys by collation have no name of their own."""
+        """The columns of the answer as Spark fields; collation keys have no name of their own."""
         found = []
         for (name, frame), taken in zip(self.frames.items(), answer.taken, strict=True):
             fields = [(column, frame.schema[column]) for column in taken]
@@ -222,7 +222,7 @@ def _check_provider(frame: DataFrame) -> None:
 def with_collation_keys(frame: DataFrame, names: Iterable[str]) -> tuple[DataFrame, dict[str, str]]:
     """The frame with a column of key bytes for each collated one of these, and the names to join by in their place.
 
-    The name has the collation, so that state of a stream is not taken up with another one.
+    The name contains the collation, so that a stream's state is not read with another one.
     """
     kinds = ((name, collation_of(frame.schema[name].dataType)) for name in names if name in frame.columns)
     found = {name: f"{_COLLATED}{collation}_{name}" for name, collation in kinds if collation is not None}

@@ -1,7 +1,8 @@
 """Cost models of the semi-stream joins: tuples per load, service rates, tuning, and the choice.
 
-* `setting`: what a model is told (memory, master data, stream, policies, unit costs), and what it says.
-* `reads`: what reads of a store cost. `distribution`: how wanted rows and segments are, and the skew of a sample.
+* `setting`: the input of a model (memory, master data, stream, policies, unit costs), and its prediction.
+* `reads`: the cost of reading a store. `distribution`: how often rows and segments are requested, and the skew of a
+  sample.
 * `steady`: tuples that a load answers. `hybridjoin`, `scans`: the models of the algorithms.
 * `models`: the models by name, and micro-batches. `choose`: the best sizes of an algorithm, and the best algorithm.
 

@@ -1,4 +1,4 @@
-"""The sizes that serve a join best, by its model or by measuring, and the best algorithm for a setting."""
+"""Chooses the best sizes of a join, by its model or by measuring, and the best algorithm for a setting."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ class Tuned:
 def tune(algorithm: str, setting: Setting, *, measure: Measure | None = None, trials: int = 400) -> Tuned:
     """The sizes with the highest service rate for `algorithm` in this setting.
 
-    By its model, unless `measure` runs the join and says its rate; then the model only says where to begin. Starts at
-    the closed form for the buffer (F5), walks on a grid in which neighbours differ by a factor 2, then 2^(1/2) and
-    2^(1/4), and stops where no neighbour is better or after `trials` trials. Sizes that do not fit are passed over; if
-    none fits, a `NoRoomError` says so.
+    Rates come from the model, or from `measure`, which runs the join; then the model only gives the starting point.
+    Starts at the closed form for the buffer (F5), walks on a grid in which neighbours differ by a factor 2, then
+    2^(1/2) and 2^(1/4), and stops where no neighbour is better or after `trials` trials. Sizes that do not fit are
+    skipped. If none fits, `NoRoomError` is raised.
     Reference: docs/algorithms/semistream.md, 3.1 (F5).
     """
     if trials < 1:
@@ -54,7 +54,8 @@ def tune(algorithm: str, setting: Setting, *, measure: Measure | None = None, tr
 
 
 def _near(algorithm: str, setting: Setting, *, measured: bool) -> Sizes | None:
-    """Sizes that a cheaper judge finds best: the model for measurements, the plain look-up for the costly models."""
+    """The best sizes by a cheaper estimate: by the model before measurements, by the plain look-up before costly
+    models."""
     if measured:
         return tune(algorithm, setting).sizes
     if setting.policy.lookup == "oldest":
@@ -63,7 +64,7 @@ def _near(algorithm: str, setting: Setting, *, measured: bool) -> Sizes | None:
 
 
 def _waits_at_once(model: Model, setting: Setting, sizes: Sizes) -> bool:
-    """Whether all of a micro-batch that reaches storage finds slots, so that it does not matter what is looked up."""
+    """Whether all rows of a micro-batch that reach storage find slots, so that the look-up policy does not matter."""
     if setting.batch_rows is None:
         return False
     try:
@@ -108,7 +109,7 @@ def starts(model: Model, setting: Setting) -> list[Sizes]:
 
 
 def _all_but(model: Model, setting: Setting, base: Sizes) -> Sizes:
-    """A cache of all that a micro-batch leaves which finds slots at once."""
+    """The largest cache that leaves slots for a whole micro-batch."""
     try:
         room = model.predict(_looking_up_the_oldest(setting), base).sizes.waiting or 0
     except NoRoomError:
@@ -210,9 +211,9 @@ _COLUMNS: Final = ("algorithm", "rows/s", "per load", "segment", "cached", "wait
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one algorithm would do at its best sizes, or why it cannot run.
+    """The prediction for one algorithm at its best sizes, or the reason why it cannot run.
 
-    `rate` is the rows/s that can be served in `setting`, zero when it cannot run. `batch` is there where there are
+    `rate` is the rows/s that can be served in `setting`, zero when it cannot run. `batch` is set if the setting has
     micro-batches.
     """
 
@@ -224,7 +225,7 @@ class Price:
     setting: Setting | None = field(default=None, repr=False, compare=False)
 
     def turn_s(self, rows: int, seen: int) -> float | None:
-        """Seconds of a micro-batch of so many rows after `seen` others; None if it cannot run."""
+        """Seconds of a micro-batch of `rows` rows after `seen` earlier rows; None if it cannot run."""
         if self.prediction is None or self.setting is None:
             return None
         return drained(self.prediction, replace(self.setting, seen_rows=seen), rows).seconds
@@ -237,7 +238,7 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Every price, best first, and what else should be known."""
+    """Every price, best first, and a note."""
 
     prices: tuple[Price, ...]
     note: str = ""

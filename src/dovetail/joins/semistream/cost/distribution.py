@@ -1,4 +1,5 @@
-"""How wanted master rows are: power laws, samples, the share of the stream that asks for each segment, and the skew."""
+"""Models how often master rows are requested: power laws, samples, the share of the stream per segment, and the
+skew."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from dovetail.engine.kernels.arrays import F64, I64
 from dovetail.errors import PlanError
 
 Share = Callable[[F64], F64]
-"""The share of the stream that asks for the first so many rows, most wanted first; ranks may be fractional."""
+"""The share of the stream that asks for the rows up to each rank, most requested first; ranks may be fractional."""
 
-_EXACT_SEGMENTS = 32  # segments at the wanted end that are groups of their own
+_EXACT_SEGMENTS = 32  # most requested segments, each a group of its own
 
 _GROWTH = 1.12  # how much longer each later group is than the one before
 
@@ -54,9 +55,9 @@ class Demand:
 
 
 def in_frequency_order(share: Share, rows: int, segment_rows: int, cached: int = 0, bend: int = 0) -> Demand:
-    """Demand of rows that lie most wanted first, without the first `cached` ones, which never reach storage.
+    """Demand of rows stored most requested first, without the first `cached` ones, which never reach storage.
 
-    Groups do not reach across `bend`, a rank at which shares fall at once.
+    Groups do not cross `bend`, a rank at which shares drop.
     """
     n = _n_segments(rows - cached, segment_rows)
     edges = np.unique(np.append(_group_edges(n), np.clip(-(-(bend - cached) // segment_rows), 0, n)))
@@ -68,10 +69,10 @@ def in_frequency_order(share: Share, rows: int, segment_rows: int, cached: int =
 
 @lru_cache(maxsize=256)
 def shuffled(share: Share, rows: int, segment_rows: int, cached: int = 0, seed: int = 0) -> Demand:
-    """Demand of rows that lie in no order; the `cached` most wanted ones, wherever they lie, are never asked of them.
+    """Demand of rows stored in no order, without the `cached` most requested ones, which never reach storage.
 
-    A shuffle is drawn, the same one for the same seed: the most wanted rows are dealt to the segments one by one, as
-    many to each; what is rarer than these is spread evenly.
+    The shuffle is random and depends on the seed only. The most requested rows are dealt to the segments one by one,
+    equally many to each; rarer rows are spread evenly.
     """
     n = _n_segments(rows, segment_rows)
     drawn = min(rows - cached, max(_DRAWN, n))
@@ -82,12 +83,12 @@ def shuffled(share: Share, rows: int, segment_rows: int, cached: int = 0, seed: 
 
 @lru_cache(maxsize=4)
 def _shuffle(rows: int, seed: int) -> I64:
-    """Numbers below `rows` in an order that is drawn, the same one for the same seed."""
+    """A random permutation of the numbers below `rows`, the same one for the same seed."""
     return np.random.default_rng(seed).permutation(rows)
 
 
 def grouped(shares: F64) -> Demand:
-    """The groups of segments given one by one; shares need not add to 1."""
+    """Groups the given segments by their share; shares need not add to 1."""
     asked = shares[shares > 0]
     if not asked.size:
         return _asked(np.zeros(0), np.zeros(0), shares.size)
@@ -139,26 +140,26 @@ class Distribution(Protocol):
         ...
 
     def share(self, ranks: F64) -> F64:
-        """The share of the stream that asks for the first so many ranks, p_N; ranks may be fractional."""
+        """p_N: the share of the stream that asks for the rows up to each rank; ranks may be fractional."""
         ...
 
     def segments(self, segment_rows: int, *, ordered: bool, cached: int = 0) -> Demand:
-        """The p_i of segments of so many rows, among tuples that the `cached` most wanted rows do not answer.
+        """The p_i of segments of `segment_rows` rows, among tuples that the `cached` most requested rows do not answer.
 
-        `ordered`: rows lie most wanted first, and the cached ones are not in any segment. Otherwise they lie as the
-        distribution knows, or in no order.
+        `ordered`: rows are stored most requested first, and the cached ones are in no segment. Otherwise rows are
+        stored in the order that the distribution knows, or in none.
         """
         ...
 
 
 def cached_share(distribution: Distribution, cached: int) -> float:
-    """p_N: the share of the stream that the `cached` most wanted rows answer."""
+    """p_N: the share of the stream that the `cached` most requested rows answer."""
     return float(distribution.share(np.array([float(cached)]))[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Zipf:
-    """Rank r is wanted in proportion to r^-exponent; exponent 0 is uniform.
+    """Rank r is requested in proportion to r^-exponent; exponent 0 is uniform.
 
     "integral" is the power law of the source's generator, continuous and cut into unit steps: rank r has the integral
     from r to r + 1, and p_N of the first k ranks is F(k + 1) / F(rows + 1), exact for streams made so. "discrete" is
@@ -183,7 +184,7 @@ class Zipf:
             raise PlanError(f"law {self.law!r} was given; it is 'integral' or 'discrete'.")
 
     def share(self, ranks: F64) -> F64:
-        """The share of the stream that asks for the first so many ranks."""
+        """The share of the stream that asks for the rows up to each rank."""
         inside = np.clip(np.asarray(ranks, np.float64), 0.0, float(self.rows))
         if self.law == "integral":
             return power_area(inside + 1.0, self.exponent) / power_area(np.float64(self.rows + 1.0), self.exponent)
@@ -196,7 +197,7 @@ class Zipf:
 
 
 def uniform(rows: int) -> Zipf:
-    """Every row is wanted as often as every other."""
+    """Every row is requested equally often."""
     return Zipf(rows, 0.0)
 
 
@@ -227,10 +228,10 @@ def _head_sums(exponent: float) -> F64:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Empirical:
-    """Keys as often as a sample had them; what the sample never saw is spread evenly over the other rows.
+    """Key frequencies of a sample; the share of unseen keys is spread evenly over the other rows.
 
     The share left to unseen rows is the share of keys that the sample had once (Good and Turing), taken from all seen
-    keys alike, so that those seen often keep theirs. `wanted` are the shares of the seen keys, most wanted first.
+    keys alike, so that those seen often keep theirs. `wanted` are the shares of the seen keys, most requested first.
     Rows that are not in order of frequency are taken as shuffled.
     """
 
@@ -247,7 +248,7 @@ class Empirical:
     def of_sample(cls, keys: I64, rows: int) -> Empirical:
         """The distribution behind a sample of stream keys.
 
-        Keys are codes: equal codes are equal keys. Keys that master data has not should be left out.
+        Keys are codes: equal codes are equal keys. Leave out keys that the master data does not have.
         """
         if keys.size == 0:
             return cls(rows, np.zeros(0))
@@ -261,7 +262,7 @@ class Empirical:
         return max(0.0, 1.0 - float(self.wanted.sum()))
 
     def share(self, ranks: F64) -> F64:
-        """The share of the stream that asks for the first so many ranks; unseen rows are the last ones."""
+        """The share of the stream that asks for the rows up to each rank; unseen rows rank last."""
         curve = np.concatenate([[0.0], np.cumsum(self.wanted)])
         inside = np.clip(np.asarray(ranks, np.float64), 0.0, float(self.rows))
         seen: F64 = np.interp(inside, np.arange(curve.size, dtype=np.float64), curve)
@@ -285,14 +286,14 @@ _GROUPS = 400
 
 
 def rank_groups(distribution: Distribution) -> tuple[F64, F64]:
-    """Groups of ranks, most wanted first: how many, and which share of the stream asks for each of them."""
+    """Groups of ranks, most requested first: the size of each group, and the share of the stream per rank."""
     edges, count = _rank_edges(distribution.rows)
     wanted: F64 = np.diff(distribution.share(edges)) / count
     return count, wanted
 
 
 def seen_share(distribution: Distribution, rows: int) -> float:
-    """The share of the stream that asks for a key which one of the `rows` tuples before asked for."""
+    """The share of the stream whose key occurs among the `rows` tuples before it."""
     count, wanted = rank_groups(distribution)
     return float(np.sum(count * wanted * -np.expm1(-wanted * rows)))
 
@@ -317,7 +318,7 @@ class SkewEstimate:
     """The power law that explains a sample best, and the sample itself.
 
     `exponent` lies between `low` and `high` with some 95 % certainty. `fits` says whether the sample looks like a power
-    law at all; `distribution` is that law if so, and else what the sample had.
+    law at all; `distribution` is that law if so, else the sample's own frequencies.
     """
 
     exponent: float
@@ -330,7 +331,7 @@ class SkewEstimate:
     distribution: Distribution
 
     def p_n(self, cached: int) -> float:
-        """The share of the stream that the `cached` most wanted rows answer."""
+        """The share of the stream that the `cached` most requested rows answer."""
         return cached_share(self.distribution, cached)
 
     def explain(self) -> str:
@@ -342,8 +343,8 @@ class SkewEstimate:
 def estimate_skew(keys: I64, master_rows: int) -> SkewEstimate:
     """The skew behind a sample of stream keys in no special order, for master data of `master_rows` rows.
 
-    No rank of a key is needed, which a sample shows only for the most wanted ones. What is compared is how many keys
-    the sample has once, twice, and so on: of ranks with shares p, sum of Poisson(k; n p) keys are expected k times.
+    Ranks of keys are not used, since a sample shows them for the most requested keys only. The numbers of keys that
+    occur once, twice, and so on are compared: of ranks with shares p, sum of Poisson(k; n p) keys are expected k times.
     Reference: docs/algorithms/semistream.md, 3.10.
     """
     if keys.size < 2:

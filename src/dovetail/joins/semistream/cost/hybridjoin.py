@@ -1,4 +1,5 @@
-"""INLJ, HYBRIDJOIN and the joins that keep wanted rows beside it: X-HYBRIDJOIN, its optimised form, CACHEJOIN, SSCJ."""
+"""Models of INLJ, HYBRIDJOIN and its variants that keep rows in memory: X-HYBRIDJOIN (plain, optimised), CACHEJOIN,
+SSCJ."""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ def predict_inlj(setting: Setting, sizes: Sizes) -> Prediction:
 
 
 def steady_state(segments: Demand, capacity: float, policy: Policy) -> Steady:
-    """Tuples per load under the look-up policy; without a skewed stream and a queue, all are much alike."""
+    """Tuples per load under the look-up policy; policies differ little without a skewed stream and a queue."""
     match policy.lookup:
         case "oldest":
             return oldest_first(segments, capacity)
@@ -103,13 +104,13 @@ def predict_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     )
 
 
-_FEW = 0.02  # of the slots: so many may hold wanted tuples before the rest is computed again
+_FEW = 0.02  # share of the slots that tuples of pinned rows may hold before the rest is computed again
 
 
 def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
     """X-HYBRIDJOIN with d_N pinned rows and a swappable part of d_S rows.
 
-    Wanted tuples take slots until the pinned rows have been tried, and these are all tried in every iteration.
+    Tuples of pinned rows take slots until the pinned rows are probed; every iteration probes all of them.
     The untuned algorithm has d_N = d_S.
     w by F3x: the window model with h_S - p_N w slots.
     Reference: Naeem 2012, equations 6.1 to 6.9; docs/algorithms/semistream.md, 3.5 and 3.6.
@@ -143,7 +144,8 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
 
 
 def _beside_wanted(segments: Demand, room: int, p_n: float, policy: Policy) -> Steady:
-    """The steady state in the slots that wanted tuples leave: per load, tuples are about in proportion to slots."""
+    """The steady state in the slots that tuples of pinned rows leave: tuples per load are about proportional to
+    slots."""
     alone = steady_state(segments, room, policy)
     w = alone.per_load / max(1 - p_n, 1 / room)
     taken = p_n * w / (1 + p_n * w / room)
@@ -164,9 +166,9 @@ def learned_share(distribution: Distribution, cached: int, capacity: float, thre
 
     A row enters when a load finds at least `threshold` tuples waiting for it: a Poisson number of mean p T, T growing
     from the first filling of the queue to 2 h_S / (1 - p_N) as the cache takes tuples away. The first rows to pass fill
-    it, so that a low threshold lets in rows that are not wanted much. What replaces rows later barely changes this
-    under the printed rule, whose threshold only rises, and keeps it up under the adaptive one.
-    None as threshold takes `suitable_threshold`.
+    it, so that a low threshold lets in rows that are rarely requested. Later evictions barely change this under the
+    printed rule, whose threshold only rises; under the adaptive rule they keep the cache current. None as threshold
+    takes `suitable_threshold`.
     Reference: Naeem 2012, 8.2.3; docs/algorithms/semistream.md, 3.8.
     """
     count, wanted = rank_groups(distribution)
@@ -188,9 +190,9 @@ def learned_share(distribution: Distribution, cached: int, capacity: float, thre
 def suitable_threshold(
     distribution: Distribution, cached: int, capacity: float, least: int = 2, most: float = float("inf")
 ) -> int:
-    """The smallest start value that no more rows pass than the cache holds, and no less than `least`.
+    """The smallest start value that at most as many rows pass as the cache holds, and at least `least`.
 
-    `most`: stream tuples among which those that wait are, where they come in micro-batches.
+    `most`: tuples of a micro-batch, which bound the waiting ones.
     """
     if cached >= distribution.rows:
         return least
@@ -248,7 +250,7 @@ def _learned(setting: Setting, sizes: Sizes) -> Prediction:
         room, _ = waiting_room(setting, sizes, table)
         together = min(room, setting.batch_rows or room)
         threshold = setting.policy.threshold
-        if setting.policy.cache == "adaptive":  # its threshold finds its own level, from wherever it starts
+        if setting.policy.cache == "adaptive":  # its threshold converges from any start value
             most = setting.batch_rows or math.inf
             rising = suitable_threshold(setting.distribution, kept, together, threshold or 2, most)
             threshold = max(threshold or 0, rising)

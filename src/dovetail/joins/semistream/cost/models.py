@@ -1,4 +1,4 @@
-"""The models of all algorithms by name: what each needs of the store, the sizes that are tuned, and micro-batches."""
+"""Models of all algorithms by name: their requirements on the store, their tuned sizes, and micro-batches."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from dovetail.joins.semistream.sizes import Sizes
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """One algorithm's model: `formula`, what the store must offer, and the sizes that `tune` chooses.
+    """One algorithm's model: its `formula`, its requirements on the store, and the sizes that `tune` chooses.
 
     `axes` are the names of these sizes; an algorithm that reads single pages has none.
     """
@@ -43,22 +43,22 @@ class Model:
     needs_frequency_order: bool = False
 
     def predict(self, setting: Setting, sizes: Sizes) -> Prediction:
-        """What these sizes lead to; a `NoRoomError` when they do not fit in the memory."""
+        """The prediction for these sizes; `NoRoomError` if they do not fit in memory."""
         entries = setting.keyed if self.looks_up(setting) else None
         return self.formula(setting if entries is None else replace(setting, entries=entries), sizes)
 
     def looks_up(self, setting: Setting) -> bool:
-        """Whether keys are asked of the store, so that no segment is ever read and its length does not matter."""
+        """Whether the store is asked for single keys, so that no segment is read and its length does not matter."""
         whole = "resident" in self.axes or self.needs_frequency_order or not self.needs_index
         return setting.costs.look_up is not None and not whole
 
     @property
     def kept(self) -> str | None:
-        """The size of what stays in memory: cached rows, pinned pages or resident segments."""
+        """The name of the size of the part that stays in memory: cached rows, pinned pages or resident segments."""
         return next((axis for axis in self.axes if axis in ("cached", "pinned", "resident")), None)
 
     def keeping(self, sizes: Sizes, rows: int, setting: Setting) -> Sizes:
-        """The sizes with about so many master rows kept in memory, in whole pages or segments if need be."""
+        """The sizes with about `rows` master rows kept in memory, rounded to whole pages or segments."""
         if self.kept is None:
             return sizes
         each = {"cached": 1, "pinned": setting.page_rows, "resident": setting.segment_rows(sizes)}[self.kept]
@@ -94,7 +94,7 @@ def model_of(algorithm: str) -> Model:
 
 
 def predict(algorithm: str, setting: Setting, sizes: Sizes) -> Prediction:
-    """What the model of `algorithm` says for these sizes; a `NoRoomError` when they do not fit in the memory."""
+    """The prediction of `algorithm`'s model for these sizes; `NoRoomError` if they do not fit in memory."""
     return model_of(algorithm).predict(setting, sizes)
 
 
@@ -152,19 +152,19 @@ def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
 
 
 def _learned_share(prediction: Prediction, setting: Setting) -> float:
-    """p_N, and of a cache that is still being filled no more than the share of rows that were asked for before."""
+    """p_N; for a cache that is still filling, at most the share of rows that were requested before."""
     if setting.seen_rows is None or prediction.algorithm not in _LEARNING:
         return prediction.p_n
     return min(prediction.p_n, seen_share(setting.distribution, setting.seen_rows))
 
 
 def _answerable(prediction: Prediction, setting: Setting, rows: int, capacity: int) -> float:
-    """Tuples that come when a cache has something to answer them with."""
+    """Tuples that arrive after the cache has been filled."""
     return max(0, rows - capacity) if setting.one_pass and prediction.algorithm not in _PINNED else rows
 
 
 def _visits(prediction: Prediction, hits: float) -> float:
-    """Resident segments that so many tuples meet, were all of them asked for alike."""
+    """Resident segments that `hits` tuples probe, if all are requested equally often."""
     kept = _residents(prediction)
     return -kept * math.expm1(-hits / kept) if kept else 0.0
 

@@ -1,4 +1,4 @@
-"""What reads of a store cost: timed on a few of its pages, and compared with those that a join made."""
+"""Measures the cost of reading a store: timed on a few of its pages, and compared with the reads of a join."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _SIZES = (1, 4, 16, 64, 256)  # pages of a run
 
 _PAGES_OF_A_ROUND = 256
 
-_KEY_PAGES = 16  # from which keys are taken, as keys of one page are found more quickly than any others
+_KEY_PAGES = 16  # from which keys are taken: keys of one page would be found faster
 
 _KEYS_OF_A_PAGE = 16
 
 _ATTEMPTS = 6
 
-_FEWEST = 3  # attempts, if they do not take long: what else runs here slows down any one of them
+_FEWEST = 3  # attempts, if they are short: other processes slow single attempts down
 
 _TIMED_S = 0.02  # of reading one size
 
@@ -35,11 +35,11 @@ _MOST_BYTES = 2 << 20
 
 
 def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
-    """c_IO of this store as joins use it: segments anywhere in rounds; of a store that finds keys each by itself.
+    """c_IO of this store as joins use it: random segments read in rounds, or single keys if the store finds them.
 
-    Some hundred pages are read, fewer where that takes long, and at most `_MOST_BYTES` at a time; what the system keeps
-    in its cache is read from there. Of several attempts at other places the quickest counts, for the others also waited
-    for the processor.
+    Some hundred pages are read, fewer where that takes long, and at most `_MOST_BYTES` at a time; pages in the
+    system's cache are read from there. The fastest of several attempts counts, since the others also waited for the
+    processor.
     """
     n_pages = len(pages.starts) - 1
     if n_pages < 1:
@@ -50,9 +50,9 @@ def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
         places = iter(rng.integers(0, n_pages - count + 1, _ATTEMPTS).tolist())
         seconds = _quickest(pages, partial(_read_run, pages, places, count))
         in_turn[float(pages.stored_bytes(0, count))] = seconds
-        if count > 1 and seconds > _TIMED_S:  # what is longer can be told from these
+        if count > 1 and seconds > _TIMED_S:  # longer runs are extrapolated
             break
-    keyed = isinstance(pages, KeyedPages) and pages.finds_keys  # to a database one place is as good as another
+    keyed = isinstance(pages, KeyedPages) and pages.finds_keys  # a database has no sequential reads
     return ReadCosts(_rising(in_turn if keyed else _rounds_s(pages, rng)), _rising(in_turn))
 
 
@@ -86,9 +86,8 @@ def _read_round(pages: Pages, firsts: Iterator[I64], counts: I64) -> None:
 
 
 def look_up_s(pages: Pages, seed: int = 0) -> float | None:
-    """Seconds of one of many keys that are asked for together; None of a store that does not find single keys.
-
-    Some hundred keys from anywhere are asked for.
+    """Seconds per key when many are looked up together; None if the store does not find single keys. Looks up some
+    hundred random keys.
     """
     n_pages = len(pages.starts) - 1
     if n_pages < 1 or not isinstance(pages, KeyedPages) or not pages.finds_keys:
@@ -114,7 +113,7 @@ def _seconds(pages: Pages, work: Callable[[], object]) -> float:
 
 
 def _rising(points: dict[float, float]) -> Points:
-    """Points by size, none cheaper than a smaller one: what is faster by chance is taken as no slower."""
+    """Points by size, made monotonic: no size costs less than a smaller one."""
     sizes = sorted(points)
     costs = np.maximum.accumulate([points[size] for size in sizes])
     return tuple(zip(sizes, costs.tolist(), strict=True))
@@ -122,21 +121,22 @@ def _rising(points: dict[float, float]) -> Points:
 
 LARGE_PAGE = 2 << 20  # bytes; such as row groups of Parquet files that were not written for look-ups
 
-MOVED = 3.0  # times dearer or cheaper than assumed; less may be chance, or what the system kept in memory
+MOVED = 3.0  # ratio to the assumed cost; smaller changes may be noise, or the system's cache
 
-_COMPARED_S = 0.02  # of reading, from which its cost can be told
+_COMPARED_S = 0.02  # seconds of reading that suffice to compare its cost
 
 
 @dataclass(frozen=True, slots=True)
 class IoCosts:
-    """Seconds of a read by its size, of a key where a store finds single ones, and of a micro-batch beside its rows."""
+    """Seconds of a read by its size, of one key if the store finds single keys, and of a micro-batch without its
+    rows."""
 
     read: ReadCosts
     look_up: float | None = None
     turn: float = 0.0
 
     def times(self, ratio: float) -> IoCosts:
-        """Reads and look-ups cost so many times as much."""
+        """The costs with reads and look-ups multiplied by `ratio`."""
         return replace(
             self, read=self.read.times(ratio), look_up=None if self.look_up is None else self.look_up * ratio
         )
@@ -152,18 +152,17 @@ class IoDone:
 
     @classmethod
     def by(cls, device: Device) -> IoDone:
-        """Everything that a device did so far."""
+        """All reads of a device so far."""
         return cls(device.requests, device.bytes_read, device.busy_ns / 1e9)
 
     def since(self, before: IoDone) -> IoDone:
-        """What was done after `before`."""
+        """The reads after `before`."""
         return IoDone(self.requests - before.requests, self.nbytes - before.nbytes, self.busy_s - before.busy_s)
 
 
 def io_costs(pages: Pages) -> IoCosts | None:
-    """The costs of this store: of a simulated device by its model, of a real one timed on a few of its pages.
-
-    None of a store with large pages, which would take too long, or without rows.
+    """The costs of this store: from the model of a simulated device, else timed on a few pages. None if the store has
+    large pages, which would take too long, or no rows.
     """
     if not int(pages.starts[-1]):
         return None
@@ -175,7 +174,7 @@ def io_costs(pages: Pages) -> IoCosts | None:
 
 
 def dearer(costs: IoCosts | None, done: IoDone, pages: Pages) -> float | None:
-    """How many times as much as assumed these reads cost; None if that is about once, or if there were too few."""
+    """The ratio of these reads' cost to the assumed one; None if it is about 1, or if there were too few reads."""
     if costs is None or not done.requests or done.busy_s < _COMPARED_S:
         return None
     expected = _expected_s(costs, done, pages)

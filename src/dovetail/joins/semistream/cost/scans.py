@@ -1,4 +1,4 @@
-"""Joins that read many segments in order: MESHJOIN and R-MESHJOIN, SSIJ, and the partition-based join.
+"""Models of joins that read many segments in order: MESHJOIN and R-MESHJOIN, SSIJ, and the partition-based join.
 
 The disk buffer that serves MESHJOIN best has a closed form.
 Reference: equation F5 of docs/algorithms/semistream.md, 3.1.
@@ -85,14 +85,14 @@ def _prediction(algorithm: str, setting: Setting, sizes: Sizes, chunks: int, chu
 
 
 def segments_asked(segments: Demand, tuples: float) -> float:
-    """Demand that at least one of so many tuples asks for."""
+    """The expected number of segments that at least one of `tuples` tuples asks for."""
     return float(np.sum(segments.count * -np.expm1(-segments.share * tuples)))
 
 
 def follows(segments: Demand, tuples: float, scattered: int | None = None) -> float:
     """The share of loads in order that start where the last one ended.
 
-    Demand alike in demand are neighbours, unless they lie `scattered` among so many, resident ones too.
+    Segments of equal demand are neighbours, unless they are spread over `scattered` segments, resident ones included.
     """
     asked = -np.expm1(-segments.share * tuples)
     total = float(np.sum(segments.count * asked))
@@ -102,9 +102,8 @@ def follows(segments: Demand, tuples: float, scattered: int | None = None) -> fl
 
 
 def phase_read_s(setting: Setting, segment_rows: int, segments: Demand, tuples: float, resident: int = 0) -> float:
-    """Seconds of one read in a join phase of so many tuples; the `resident` segments are not among those read.
-
-    The first one follows none: the phase before ended at the other end of the master data.
+    """Seconds of one read in a join phase of `tuples` tuples; the `resident` segments are not read. The first read is
+    not sequential: the phase before ended at the other end of the master data.
     """
     scattered = None if setting.order == "frequency" else segments.n_segments + resident
     nbytes, in_turn = setting.read_bytes(segment_rows), follows(segments, tuples, scattered)
@@ -118,7 +117,7 @@ def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
 
     Our model, the sources have none: a join phase answers h_S tuples with one load for each segment that one of them
     asks for, sum 1 - exp(-p_i h_S): about half the tuples per load of HYBRIDJOIN, as nothing is admitted in between.
-    Loads go in the order of the master data, so that one whose neighbour is asked for too follows the last one.
+    Loads go in the order of the master data, so that loads of neighbouring segments are sequential.
     Reference: Naeem 2014, 2; docs/algorithms/semistream.md, 2.5 and 3.10.
     """
     costs, kept, rows = setting.costs, sizes.resident or 0, setting.segment_rows(sizes)
@@ -166,7 +165,7 @@ class _Cycle:
 def longest_first(
     segments: Demand, capacity: float, max_age: float | None = None, threshold: float = float("inf")
 ) -> Steady:
-    """The steady state when lists are answered that have `threshold` tuples, and the longest when `capacity` wait.
+    """The steady state if lists of `threshold` tuples are answered, and the longest lists once `capacity` tuples wait.
 
     Our model, the sources have none. Answering stops at the low-water mark, so that it happens every D = 0.1 h_S
     tuples, and takes all lists of at least theta tuples: a segment is loaded every max(D, theta / p_i + D / 2) tuples;
@@ -183,7 +182,7 @@ def longest_first(
         low, high = (theta, high) if _held(segments, theta, rules) < room else (low, theta)
     cycle = _cycle(segments, high, rules)
     loads = float(np.sum(segments.count / cycle.gap))
-    # Until its first tuple comes no tuple asks for a segment.
+    # No tuple asks for a segment until its first tuple arrives.
     asked = float(np.sum(segments.count * (1 - np.minimum(1.0, 1 / (segments.share * cycle.gap)))))
     per_load = min(max(1.0, 1 / loads if loads else 1.0), max(1.0, capacity))
     return Steady(per_load, float(cycle.gap.max(initial=0.0)), min(_held(segments, high, rules), capacity), asked)

@@ -44,7 +44,7 @@ class ReadCosts:
                 )
 
     def seconds(self, nbytes: float, *, sequential: bool = False) -> float:
-        """Seconds to read so many bytes in one go."""
+        """Seconds to read `nbytes` bytes in one request."""
         points = self.sequential if sequential else self.random
         if nbytes <= points[-1][0] or len(points) == 1:
             return float(np.interp(nbytes, [size for size, _ in points], [seconds for _, seconds in points]))
@@ -52,7 +52,7 @@ class ReadCosts:
         return y1 + max(0.0, y1 - y0) / (x1 - x0) * (nbytes - x1)
 
     def times(self, ratio: float) -> ReadCosts:
-        """The costs of a store whose every read takes so many times as long."""
+        """The costs of a store whose reads take `ratio` times as long."""
         random, sequential = (
             tuple((size, seconds * ratio) for size, seconds in points) for points in (self.random, self.sequential)
         )
@@ -82,12 +82,11 @@ class UnitCosts:
     `probe` one tuple looked up in a hash table, c_H; `emit` one result, c_O; `evict` one tuple out of table and queue,
     c_E; `receive` one tuple from the stream, c_S; `admit` one into table and queue, c_A; `compare` one frequency,
     c_F. `load` is what a read costs beside its bytes: opening, decoding, its part of a call of a kernel; zero in the
-    source. `visit` is what rows that meet a resident segment cost together, however few they are, beside a table over
-    the segment; zero in the source, whose resident segments are tables. `look_up` is one key asked of a store that
-    finds single keys, in which joins that keep no segments read none; None for a store of pages. `turn` is what a
-    micro-batch costs a join, however few rows it has; the source has no micro-batches.
-    `probes`: the source looks every row of a segment up among the waiting tuples; "smaller" takes whichever side has
-    fewer.
+    source. `visit` is the fixed cost of probing a resident segment, however few the rows, beside a table over the
+    segment; zero in the source, whose resident segments are tables. `look_up` is one key asked of a store that finds
+    single keys, in which joins that keep no segments read none; None for a store of pages. `turn` is what a micro-batch
+    costs a join, however few rows it has; the source has no micro-batches. `probes`: the source looks every row of a
+    segment up among the waiting tuples; "smaller" takes whichever side has fewer.
     """
 
     read: ReadCosts
@@ -122,20 +121,20 @@ class UnitCosts:
             raise PlanError(f"probes={self.probes!r} was given; it is 'segment' or 'smaller'.")
 
     def load_s(self, nbytes: float, *, sequential: bool = False) -> float:
-        """Seconds to bring so many bytes into memory in one go."""
+        """Seconds to load `nbytes` bytes in one request."""
         return self.read.seconds(nbytes, sequential=sequential) + self.load
 
     def find_s(self, nbytes: float) -> float:
-        """Seconds for a segment to be there as far as it is asked for: read, or only its keys looked up, each apart."""
+        """Seconds to fetch a segment: the read, or none if keys are looked up one by one."""
         return self.load_s(nbytes) if self.look_up is None else self.load
 
     @property
     def each_found_s(self) -> float:
-        """Seconds for a key to be looked up by itself; none where segments are read."""
+        """Seconds to look up one key; 0 where segments are read."""
         return self.look_up or 0.0
 
     def visit_s(self, segment_rows: float) -> float:
-        """Seconds for some rows to meet a resident segment, beside what each of them costs."""
+        """Fixed seconds to probe a resident segment, without the cost per row."""
         return self.visit + self.probe * segment_rows if self.visit else 0.0
 
     def probing_s(self, segment_rows: float, tuples: float) -> float:
@@ -234,7 +233,7 @@ class Policy:
 
     `position` is where look-ups stand that are not at the oldest tuple, as a share counted from the newest. `threshold`
     is the start value of the frequency detection; None takes the one that suits the cache. A "perfect" cache holds the
-    most wanted rows from the start. `max_age`: stream tuples after which a segment of the partition-based join is
+    most requested rows from the start. `max_age`: stream tuples after which a segment of the partition-based join is
     loaded even if few tuples wait for it; None waits for ever. `list_threshold`: waiting tuples at which it is loaded
     at once; None for twice the average of full memory, infinity to load only when memory is full.
     """
@@ -261,16 +260,16 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Everything that a price depends on but the sizes of the join's parts. The source's symbols beside.
+    """Everything that a price depends on, except the sizes of the join's parts. The source's symbols beside.
 
     `memory` M in bytes; `row_bytes` v_R of a master row in memory, `stored_row_bytes` of one on storage if they differ;
     `stream_bytes` v_S of a stream tuple; `page_bytes` v_P in memory, the smallest unit that is read. `matched`: the
-    share of stream tuples that have a match. `batch_rows`: tuples of a micro-batch that is answered to its end before
-    the next one, None for a stream without such ends, which is never short. `one_pass`: there is one batch only, and
-    what a join keeps is empty when it begins. `seen_rows`: tuples that came before a micro-batch, from which a cache
-    has learned; None for a stream that has run for so long that there is nothing left to learn.
-    `keyed`: the entries of joins that look keys up in a store that finds them; None for a store of pages.
-    The default costs and entries are the source's own.
+    share of stream tuples that have a match. `batch_rows`: tuples of a micro-batch that is fully answered before the
+    next one, None for a continuous stream that never runs dry. `one_pass`: there is one batch only, and what a join
+    keeps is empty when it begins. `seen_rows`: tuples that came before a micro-batch, from which a cache has learned;
+    None for a stream that has run for so long that there is nothing left to learn. `keyed`: the entries of joins that
+    look keys up in a store that finds them; None for a store of pages. The default costs and entries are the source's
+    own.
     """
 
     memory: int
@@ -328,24 +327,24 @@ class Setting:
         return self.master_rows * self.cached_bytes <= self.memory
 
     def buffer_bytes(self, rows: float) -> float:
-        """Bytes of a disk buffer of so many rows, and of what is there whatever the sizes are."""
+        """Bytes of a disk buffer of `rows` rows, plus the fixed memory."""
         held = self.entries.held
         beyond = 0.0 if held is None else max(0.0, rows * self.row_bytes - held)
         return rows * (self.row_bytes + self.entries.buffer_extra) + self.entries.fixed + 2 * beyond
 
     def pinned_bytes(self, rows: int, *, hashed: bool) -> float:
-        """Bytes of so many pinned rows, in a hash table or not."""
+        """Bytes of `rows` pinned rows, in a hash table or not."""
         usual = self.cached_bytes if hashed else self.row_bytes
         return rows * (usual if self.entries.pinned is None else self.entries.pinned)
 
     def resident_bytes(self, segments: int, segment_rows: int, *, hashed: bool) -> float:
-        """Bytes of so many resident segments, in a hash table or not."""
+        """Bytes of `segments` resident segments, in a hash table or not."""
         usual = self.cached_bytes if hashed else self.row_bytes
         row = usual if self.entries.resident is None else self.entries.resident
         return segments * (segment_rows * row + self.entries.resident_segment)
 
     def read_bytes(self, rows: float) -> float:
-        """Bytes that reading so many rows moves."""
+        """Bytes transferred by reading `rows` rows."""
         return rows * (self.row_bytes if self.stored_row_bytes is None else self.stored_row_bytes)
 
     def pinned_rows(self, sizes: Sizes) -> int:
@@ -353,7 +352,7 @@ class Setting:
         return min((sizes.pinned or 0) * self.page_rows, self.master_rows)
 
     def p_n(self, cached: int) -> float:
-        """The share of the stream that the `cached` most wanted rows answer."""
+        """The share of the stream that the `cached` most requested rows answer."""
         return cached_share(self.distribution, cached)
 
     def segments(self, segment_rows: int, cached: int = 0) -> Demand:
@@ -413,7 +412,7 @@ class Prediction:
 
     @property
     def mu(self) -> float:
-        """Service rate: tuples per second when the stream is never short."""
+        """Service rate: tuples per second if the stream never runs dry."""
         return self.w / self.c_loop
 
     @property
@@ -423,12 +422,12 @@ class Prediction:
 
     @property
     def residence_bound_s(self) -> float:
-        """Seconds after which every tuple has been answered, the stream never being short (F6)."""
+        """Seconds after which every tuple has been answered, if the stream never runs dry (F6)."""
         return self.bound_steps * self.c_loop
 
     @property
     def mean_residence_s(self) -> float:
-        """Seconds that a tuple waits on average, the stream never being short (F7)."""
+        """Mean seconds that a tuple waits, if the stream never runs dry (F7)."""
         return self.waiting / self.mu
 
     @property

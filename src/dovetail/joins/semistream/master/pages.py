@@ -1,4 +1,4 @@
-"""What a join sees of master data: one version of it, as numbered pages with a home page for every key."""
+"""The interface of master data to joins: one version, as numbered pages with a home page for every key."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ Order = Literal["key", "frequency", "none"]
 
 
 class Pages(Protocol):
-    """One version of master data, immutable while it is open, cut into pages that are each read in one go.
-
-    All rows of one key lie in one page, so that a page settles every question about the keys at home in it. Segments,
-    what joins load at a time, are runs of neighbouring pages that start at a multiple of their length: the disk
-    buffer of the sources. Rows whose key has a null are not part of any page, unless the store was opened with them.
+    """One version of master data, immutable while it is open, divided into pages that are each read by one request.
+    All rows of one key are in one page, its home page. Segments, what joins load at a time, are runs of neighbouring
+    pages that start at a multiple of their length: the disk buffer of the sources. Rows whose key has a null are not
+    part of any page, unless the store was opened with them.
     """
 
     @property
@@ -35,22 +34,22 @@ class Pages(Protocol):
 
     @property
     def order(self) -> Order:
-        """The order of rows: by key, most wanted first, or none."""
+        """The order of rows: by key, most requested first, or none."""
         ...
 
     @property
     def indexed(self) -> bool:
-        """Whether `home` can be asked; without an index only joins that read everything in turn work."""
+        """Whether `home` can be called; without an index only joins that scan the store work."""
         ...
 
     @property
     def version(self) -> str:
-        """What tells this version from every other one of the same store."""
+        """An identifier that is unique among the versions of the store."""
         ...
 
     @property
     def device(self) -> Device:
-        """What counts the reads, and prices them if it is simulated."""
+        """The device that counts the reads, and their cost if it is simulated."""
         ...
 
     @property
@@ -112,7 +111,7 @@ class Resting(Protocol):
     """Pages of a server that hold locks or a snapshot there while they are open."""
 
     def rest(self) -> None:
-        """Give up what is held at the server until the next read, which fails if the version is gone by then."""
+        """Release locks and snapshots at the server until the next read, which fails if the version is gone by then."""
         ...
 
 
@@ -133,7 +132,7 @@ def read_each(pages: Pages, first: I64, count: I64) -> tuple[pa.RecordBatch, I64
 
 
 class NoHistory:
-    """A source whose owner keeps no old versions, and does not tell what changed."""
+    """A source without old versions and without a list of changes."""
 
     def changed(self, old: str, new: str) -> I64 | None:
         """Not known."""

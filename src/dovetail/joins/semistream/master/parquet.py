@@ -26,7 +26,8 @@ from dovetail.joins.semistream.master.pages import NoHistory, Order, read_each, 
 
 @dataclass(frozen=True, slots=True)
 class RowGroup:
-    """One row group: its file, its number there, its rows with a key, all its rows, and what its footer says."""
+    """One row group: its file, its number there, its rows with a key, all its rows, and the statistics of its
+    footer."""
 
     file: int
     number: int
@@ -41,8 +42,8 @@ class RowGroup:
 class ParquetLayout:
     """One version of Parquet files as pages: row groups by the lowest key, those that share a key in one page.
 
-    `fences` are of the first key column. Without them pages are row groups as they come, `reason` says why, and rows
-    of one key may lie in several pages.
+    `fences` are of the first key column. Without them pages are row groups in file order, `reason` says why, and rows
+    of one key may be in several pages.
     """
 
     schema: pa.Schema
@@ -123,7 +124,7 @@ def _keyed_rows(
     fragment: ds.ParquetFileFragment, number: int, rows: int, statistics: Sequence[pq.Statistics | None],
     schema: pa.Schema, form: KeyForm,
 ) -> int:  # fmt: skip
-    """Rows without a null in the key: by the footer if it tells, else by reading the key."""
+    """Rows without a null in the key: by the footer if it has counts, else by reading the key."""
     nulls = [s.null_count if s is not None and s.has_null_count else None for s in statistics]
     some = [n for n in nulls if n != 0]
     if len(some) <= 1 and None not in some:
@@ -299,7 +300,7 @@ class ParquetPages:
         return int(self._ends[first + count] - self._ends[first])
 
     def read(self, first: int, count: int) -> pa.RecordBatch:
-        """The rows of `count` pages from `first` on. A file that is not what it was is a `ConfigError`."""
+        """The rows of `count` pages from `first` on. A file that has changed is a `ConfigError`."""
         if first < 0 or count < 1 or first + count >= len(self._ends):
             raise IndexError(f"there are {len(self._ends) - 1} pages, from 0; {count} from {first} on are not there.")
         groups = [group for page in self._layout.pages[first : first + count] for group in page]

@@ -27,9 +27,9 @@ Bound = tuple[object, ...] | None
 class Ranges:
     """Where the pages of a table begin: found once, when the store is named, and good for every later version.
 
-    Ranges cover all keys there can be, so that changes of the table never leave a key without a page; they only make
-    pages longer or shorter than they were counted. `fences` is an Arrow stream, a row a page: the first key, the same
-    in the database's terms, and the number of the page's first row.
+    Ranges cover all possible keys, so that every key has a page after changes of the table; changes only make pages
+    longer or shorter than counted. `fences` is an Arrow stream, a row a page: the first key, the same in the database's
+    terms, and the number of the page's first row.
     """
 
     schema: pa.Schema
@@ -116,7 +116,7 @@ class Table(ABC, Generic[C]):
 
     @abstractmethod
     def fences(self, low: Bound, rows: int) -> pa.Table:
-        """Where pages of so many rows begin, from a key on; never inside a key."""
+        """The first keys of pages of `rows` rows, from a key on; a key is never split."""
 
     def in_range(self, low: Bound, high: Bound) -> tuple[str, list[Any]]:
         """The condition for keys of a range, nulls left out, and its values."""
@@ -141,7 +141,8 @@ class Table(ABC, Generic[C]):
         return f"{self.select} WHERE {' OR '.join(f'{quoted(column.name)} IS NULL' for column in self.key)}"
 
     def fence_query(self, low: Bound, rows: int, shown: str, start: str) -> tuple[str, list[Any]]:
-        """The query for where pages of so many rows begin, and its values: `shown` of the keys k0, k1 ..., and `start`.
+        """The query for the first keys of pages of `rows` rows, and its values: `shown` of the keys k0, k1 ..., and
+        `start`.
 
         The first row of a page is counted as the sum of rows before it, whose type is given by the text `start`.
         """
@@ -172,7 +173,7 @@ def lay_out(table: Table[C], page_bytes: int) -> Ranges:
     total, keyed = table.first_row(counts, ())
     fences, key = table.fences(None, page_rows(page_bytes, row_bytes)), tuple(column.name for column in table.key)
     _check_order(table.schema, key, fences)
-    if fences.num_rows == 0:  # an empty table: one page, wherever it begins, for what may come
+    if fences.num_rows == 0:  # an empty table: one page for all later rows
         columns = [pa.nulls(1, field.type) for field in fences.schema][:-1]
         fences = pa.Table.from_arrays([*columns, pa.array([0], pa.int64())], fences.column_names)
     return Ranges(table.schema, key, _stored(fences), keyed, row_bytes or _UNKNOWN_ROW, total - keyed)
@@ -218,7 +219,7 @@ class Reader(Protocol):
         ...
 
     def rest(self) -> None:
-        """Give up locks and snapshots until the next read."""
+        """Release locks and snapshots until the next read."""
         ...
 
     def close(self) -> None:
@@ -301,7 +302,7 @@ class RangePages:
         )
 
     def rest(self) -> None:
-        """Give up what is held at the server until the next read, which fails if the version is gone by then."""
+        """Release locks and snapshots at the server until the next read, which fails if the version is gone by then."""
         self._reader.rest()
 
     def close(self) -> None:
@@ -309,7 +310,7 @@ class RangePages:
         self._reader.close()
 
     def _check(self, rows: pa.RecordBatch, first: int, count: int) -> None:
-        """Rows must lie in the range by our order too, or keys would be looked for in the wrong page."""
+        """Rows must be in the range by our order too, or keys would be looked up in the wrong page."""
         if rows.num_rows == 0:
             return
         keys, valid = self._form.normal([rows.column(name) for name in self.key])

@@ -175,7 +175,7 @@ class SqliteReader:
         return all(pa.types.is_signed_integer(kind) or pa.types.is_string(kind) for kind in kinds)
 
     def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
-        """All rows with one of these keys, in any order, by as few statements as take so many values."""
+        """All rows with one of these keys, in any order, in as few statements as the limit of values allows."""
         wanted = list(zip(*(column.to_pylist() for column in key), strict=True))
         each, rows = _MOST_VALUES // len(self.table.key), list[Any]()
         for start in range(0, len(wanted), each):
@@ -192,7 +192,7 @@ class SqliteReader:
         return extended(self._source.ranges, self._source.page_bytes, self.table)
 
     def rest(self) -> None:
-        """Nothing to give up: a file's readers keep no writer waiting."""
+        """Nothing to release: readers of a file block no writer."""
 
     def close(self) -> None:
         """Close the connection; twice is fine."""
@@ -247,7 +247,7 @@ _ISO_DAY = "'[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]'"
 
 
 def arrow_type(declared: str) -> pa.DataType:
-    """The type of a column by what it was declared as: SQLite's rules of affinity, and the usual names beyond them."""
+    """The Arrow type of a declared type: SQLite's rules of affinity, and other common names."""
     name = declared.upper().strip()
     if found := _DECIMAL.fullmatch(name):
         return pa.decimal128(int(found[1]), int(found[2] or 0))
@@ -279,7 +279,7 @@ def arrow_column(values: Sequence[Any], kind: pa.DataType, name: str) -> pa.Arra
 
 
 def key_condition(name: str, kind: pa.DataType) -> str:
-    """What SQLite's values of a key column must all fulfil for its order to be the order of the type."""
+    """The condition on all values of a key column under which SQLite's order is the order of the type."""
     column = quoted(name)
     if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return f"typeof({column}) = 'integer'"
@@ -365,7 +365,7 @@ class SqliteTable(Table[SqliteColumn]):
         return [arrow_column(values, f.type, f.name) for values, f in zip(columns, self.schema, strict=True)]
 
     def fences(self, low: Bound, rows: int) -> pa.Table:
-        """Where pages of so many rows begin, from a key on; never inside a key."""
+        """The first keys of pages of `rows` rows, from a key on; a key is never split."""
         names = ", ".join(f"k{at}" for at in range(len(self.key)))
         query = self.fence_query(low, rows, names, "{}")
         found = list(zip(*self._connection.execute(*query), strict=True)) or [() for _ in range(len(self.key) + 1)]

@@ -1,4 +1,4 @@
-"""Master data by name: what a query holds, ships to its workers, and opens there."""
+"""Describes master data by name: a value that a query ships to its workers and opens there."""
 
 from __future__ import annotations
 
@@ -47,10 +47,8 @@ class NullRows(Pages, Protocol):
 
 
 class WithNulls:
-    """Pages with one more at the end, home to every key that has a null, which is read whole or not at all.
-
-    All rows of such keys lie in it, however many: a page file or a table with millions of them needs the memory for
-    that.
+    """Pages with one more at the end, which holds all rows of keys that have a null. It is read as a whole, and so
+    must fit in memory.
     """
 
     def __init__(self, inner: NullRows) -> None:
@@ -122,7 +120,7 @@ class WithNulls:
         return pa.concat_batches(found)
 
     def rest(self) -> None:
-        """Give up what is held at a server until the next read."""
+        """Release locks and snapshots at a server until the next read."""
         if isinstance(self._inner, Resting):
             self._inner.rest()
 
@@ -182,7 +180,7 @@ class MasterStore:
 
     A value: it holds no file and no connection, can be pickled, and is opened where it is read. Make one with `open`,
     `build`, `parquet`, `sqlite` or `postgres`. Data that cannot be reached, is damaged, or has other columns than when
-    the store was named is a `ConfigError`, never a missing row; the next attempt opens the store afresh.
+    the store was named is a `ConfigError`, never a missing row; the next attempt opens the store again.
 
     >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
     >>> dovetail.MasterStore.build(products, f"{place}/products.pages", key="product", unique=True).key
@@ -214,7 +212,7 @@ class MasterStore:
     ) -> MasterStore:
         """The page file that Spark writes from the rows of `df`, as a new generation if the path has one already.
 
-        Rows are stored by key, by the falling number in column `frequency`, or in no order ("none"); rows of one key
+        Rows are stored by key, by column `frequency` in descending order, or in no order ("none"); rows of one key
         are together.
         Rows with a null in the key are left out, or with `keep_nulls=True` kept apart for joins with `null_safe=True`,
         which read all of them as one page. `unique=True` refuses keys that occur twice, with the keys. `page` is the
@@ -297,7 +295,7 @@ class MasterStore:
         return replace(self, nulls=True)
 
     def by(self, key: Sequence[str]) -> MasterStore:
-        """The same store looked up by some columns of its key, of which each value may have many rows.
+        """The same store looked up by some columns of its key; each value of them may have many rows.
 
         Parquet files and databases are laid out by these columns. A page file is read as a whole by every task, as it
         is laid out by its own key; build another one for these columns where that costs too much.
@@ -312,7 +310,8 @@ class MasterStore:
         return None if self.nulls else self.source.changed(old, new)
 
     def prune(self, keep: int, also_held: bool = False) -> list[str]:
-        """Remove old versions from the disk but the newest `keep`; which ones went. Who has one open reads on.
+        """Remove old versions from the disk, except the newest `keep`; returns the removed ones. Open readers can
+        continue.
 
         Versions that rows wait for in a stream with `as_of="admitted"` stay too, and so does the last one of such a
         stream that never runs again, until `also_held=True` removes what is held as well.

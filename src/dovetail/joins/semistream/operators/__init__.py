@@ -2,7 +2,7 @@
 
 In the order in which rows pass them:
 
-* `operator`: what every join is told, and the running join: rows are coded and answers collected.
+* `operator`: the specification of every join, and the running join, which codes rows and collects answers.
 * `inlj`, `meshjoin`, `hybridjoin`, `cachejoin`, `resident`: the algorithms. The loop of all joins that load the home
   segments of waiting rows is HYBRIDJOIN's.
 * `waiting`: stream rows that wait, and loads that answer them. `master_rows`: master rows as read, and cached by key.

@@ -1,4 +1,4 @@
-"""Rows kept in chunks and named by one number each; answers, collected by these names and gathered many at a time."""
+"""Stores rows in chunks, each row named by one number; collects answers by these names and gathers them in batches."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ def refs_of(chunk: int, rows: I64) -> I64:
 
 
 class RowStore:
-    """Chunks of rows; a row's name is its chunk and its place in it. Our own chunks are charged, borrowed ones not."""
+    """Chunks of rows; a row's name is its chunk and its place in it. Owned chunks are charged, borrowed ones are
+    not."""
 
     def __init__(self, schema: pa.Schema, reservation: Reservation, floor: int = 0) -> None:
         self.schema, self.reservation, self.floor = schema, reservation, floor
@@ -37,7 +38,7 @@ class RowStore:
         self._bytes: dict[int, int] = {}
         self._payers: dict[int, Reservation] = {}
         self._next = 0
-        self.rows = 0  # in all chunks, wanted or not
+        self.rows = 0  # in all chunks, live or not
         self._content = 0  # bytes of all chunks, borrowed ones too
 
     def __len__(self) -> int:
@@ -48,7 +49,7 @@ class RowStore:
 
     @property
     def charged(self) -> int:
-        """Bytes of the chunks that are our own and that are charged here."""
+        """Bytes of the owned chunks that are charged here."""
         return self.reservation.used
 
     def chunk(self, chunk: int) -> pa.RecordBatch:
@@ -56,7 +57,7 @@ class RowStore:
         return self._chunks[chunk]
 
     def chunk_rows(self, chunk: int) -> int:
-        """Rows of one chunk, wanted or not."""
+        """Rows of one chunk, live or not."""
         return int(self._chunks[chunk].num_rows)
 
     def chunks(self) -> list[int]:
@@ -64,20 +65,20 @@ class RowStore:
         return list(self._chunks)
 
     def lend(self, batch: pa.RecordBatch) -> int:
-        """The number of a chunk that the caller holds and pays for, until it is dropped here."""
+        """Register a chunk that the caller owns and is charged for; returns its number."""
         return self._keep(batch, 0)
 
     def try_reserve(self, n: int) -> bool:
-        """Whether `n` more bytes are ours, with `floor` bytes of the budget still left for others."""
+        """Try to reserve `n` more bytes, leaving `floor` bytes of the budget for others."""
         return self.reservation.budget.available >= n + self.floor and self.reservation.try_grow(n)
 
     def add(self, batch: pa.RecordBatch) -> int | None:
-        """The number of a chunk of our own; None if there is no room."""
+        """Store a batch as an owned chunk; returns its number, None if there is no room."""
         size = held_bytes(batch)
         return self._keep(batch, size) if self.try_reserve(size) else None
 
     def add_charged(self, batch: pa.RecordBatch, size: int, reservation: Reservation | None = None) -> int:
-        """The number of a chunk of our own that holds `size` bytes; `BudgetExceeded` if there is no room."""
+        """Store a batch of `size` bytes as an owned chunk; returns its number; `BudgetExceeded` if there is no room."""
         (reservation or self.reservation).grow(size)
         number = self._keep(batch, size)
         if reservation is not None:
@@ -85,7 +86,7 @@ class RowStore:
         return number
 
     def copied(self, refs: I64) -> I64 | None:
-        """The names of copies of these rows, all of one chunk, in a chunk of our own; None if there is no room."""
+        """Copy these rows, all of one chunk, to an owned chunk; returns their new names, None if there is no room."""
         batch, rows = self._chunks[int(refs[0]) >> SHIFT], refs & ROW
         need = taken_bytes(batch, rows) + 128 * batch.num_columns
         if not self.try_reserve(need):
@@ -112,7 +113,7 @@ class RowStore:
         self._payers[chunk] = reservation
 
     def drop(self, chunks: Iterable[int]) -> None:
-        """Forget these chunks."""
+        """Drop these chunks."""
         for chunk in chunks:
             batch, size = self._chunks.pop(chunk), self._bytes.pop(chunk)
             self.rows -= batch.num_rows
@@ -153,7 +154,7 @@ class RowStore:
         return take_columns(pa.concat_batches(parts) if len(parts) > 1 else parts[0], places)
 
     def close(self) -> None:
-        """Forget every chunk."""
+        """Drop every chunk."""
         self.drop(list(self._chunks))
         self.reservation.close()
 
@@ -170,8 +171,8 @@ class Shape:
     """The columns of the answers: all of the stream's, then those of the master rows that were asked for.
 
     A master key column is left out where the stream's has the same name. Other names that both sides have get the
-    suffixes, stream first. `tells_match`: a further column says whether there is a master row, and `tells_first`: the
-    last one, whether it is the first pair of its stream row, whose pairs follow each other.
+    suffixes, stream first. `tells_match`: a further column says whether there is a master row. `tells_first`: the last
+    column says whether the pair is the first of its stream row, whose pairs are consecutive.
     """
 
     schema: pa.Schema
@@ -208,13 +209,13 @@ class Shape:
         return cls(pa.schema([*mine, *named]), tuple(stream.names), tuple(given))
 
     def with_match(self, name: str) -> Shape:
-        """The same with a last column of this name that tells whether there is a master row."""
+        """The same with a last column of this name that says whether there is a master row."""
         if name in self.schema.names:
             raise PlanError(f"matched={name!r}: the answers have a column of this name; give another.")
         return replace(self, schema=self.schema.append(pa.field(name, pa.bool_(), False)), tells_match=True)
 
     def with_first(self, name: str) -> Shape:
-        """The same with a last column of this name that tells the first pair of each stream row."""
+        """The same with a last column of this name that marks the first pair of each stream row."""
         return replace(self, schema=self.schema.append(pa.field(name, pa.bool_(), False)), tells_first=True)
 
 
@@ -258,7 +259,7 @@ class Answers:
         self._after_flush: list[Callable[[], None]] = []
 
     def after_flush(self, then: Callable[[], None]) -> None:
-        """Have this done whenever all answers are out, so that no row is named by any."""
+        """Call `then` after every flush, when no answer refers to a row."""
         self._after_flush.append(then)
 
     @property
@@ -272,13 +273,14 @@ class Answers:
         return len(self.refs)
 
     def reserve(self, capacity: int) -> None:
-        """Room for at least so many pairs; nothing may be collected."""
+        """Reserve room for at least `capacity` pairs; no pair may be collected."""
         if capacity > self.capacity:
             self._held.resize(PAIR_BYTES * capacity)
             self.refs, self.rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
 
     def wrong(self, start: int) -> int:
-        """How many stream rows of the pairs from `start` on only seemed to match; pairs with wrong keys are gone."""
+        """Remove the pairs from `start` on whose hashes are equal and keys are not; returns the number of their stream
+        rows."""
         if self.codes.exact or self.n == start:
             return 0
         refs, rows = self.refs[start : self.n], self.rows[start : self.n]
@@ -314,7 +316,7 @@ class Answers:
         return [different[name].chunk(0) for name in names]
 
     def misses(self, refs: I64) -> Iterator[pa.RecordBatch]:
-        """Stream rows known to have no match; batches come out if there is no room to remember them."""
+        """Collect stream rows without a match; yields batches if there is no room to collect them."""
         if self.how not in (LEFT, ANTI):
             return
         for start in range(0, len(refs), self.capacity):
@@ -326,7 +328,7 @@ class Answers:
             self.n += len(some)
 
     def flush(self) -> Iterator[pa.RecordBatch]:
-        """Everything collected, in batches that fit what is left of the budget; each is the caller's once given."""
+        """All collected answers, in batches that fit the free budget; the caller owns each batch."""
         row_bytes = 3 * (self.stream.row_bytes() + self.master.row_bytes() + 2)
         start, whole = 0, self.master.charged if self.shape.master else 0  # pages may be copied whole
         while start < self.n:

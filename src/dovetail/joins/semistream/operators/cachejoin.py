@@ -1,4 +1,4 @@
-"""CACHEJOIN, SSCJ and Optimised X-HYBRIDJOIN: rows whose key is in memory are answered at once, only the others wait.
+"""CACHEJOIN, SSCJ and Optimised X-HYBRIDJOIN: rows whose key is cached are answered at once, the others wait.
 
 CACHEJOIN and SSCJ learn which master rows to keep from how many rows wait for them. Optimised X-HYBRIDJOIN keeps those
 of the first pages.
@@ -28,14 +28,14 @@ from dovetail.joins.semistream.operators.waiting import Loads, Parts, Rows
 from dovetail.joins.semistream.request import ADAPTIVE, LEAST_FREQUENT, OLDEST, CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Part, Sizes, row_bytes
 
-MOST_HALVINGS = 62  # after so many nothing is left of any count
+MOST_HALVINGS = 62  # halvings after which every count is 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheJoin(SemiStreamJoin):
     """Rows whose key is in a cache of frequent master rows are answered at once; the others wait as in HYBRIDJOIN.
 
-    The master data may lie in any order. `cache` says how keys enter and leave; `max_probe` bounds how many rows are
+    The master data may be in any order. `cache` says how keys enter and leave; `max_probe` bounds how many rows are
     looked at between two loads (default: as many as can wait). With `sizes.together` above 1 the disk-probing phase
     loads several segments, picked one after the other, and keys enter the cache after all of them.
     Reference: Naeem 2012, 8.2 and algorithm 6; docs/algorithms/semistream.md, 2.10, and 6.7 for the adaptive cache.
@@ -80,9 +80,9 @@ class Sscj(CacheJoin):
 class OptimisedXHybridJoin(SemiStreamJoin):
     """Rows whose key lies in the first `sizes.pinned` pages are answered at once; the others wait as in HYBRIDJOIN.
 
-    Meant for master data with the most wanted rows first. At most `max_probe` rows (default: as many as can wait) are
-    looked at between two loads, so that waiting rows do not starve while every arrival hits. `sizes.together` is as in
-    HYBRIDJOIN.
+    Meant for master data with the most requested rows first. At most `max_probe` rows (default: as many as can wait)
+    are looked at between two loads, so that waiting rows do not starve while every arrival hits. `sizes.together` is as
+    in HYBRIDJOIN.
     Reference: Naeem 2012, 7.2 and algorithm 5; docs/algorithms/semistream.md, 2.9.
     """
 
@@ -125,12 +125,12 @@ class CachedKeys(Kept):
         parts.answers.after_flush(self.cache.tidy)
 
     def _limit(self, capacity: int) -> int:
-        """Bytes that the rows of so many keys may have."""
+        """Bytes that the rows of `capacity` keys may have."""
         return int(1.25 * capacity * (row_bytes(self.parts.disk.pages) + 1)) + 256
 
     @property
     def is_paused(self) -> bool:  # type: ignore[override]  # a plain attribute where nothing is kept
-        """Whether so many rows were looked at that a load must come."""
+        """Whether a load must follow, as `max_probe` rows were probed."""
         return not self._probes_left
 
     def resume(self) -> None:
@@ -138,7 +138,7 @@ class CachedKeys(Kept):
         self._probes_left = self.max_probe
 
     def take(self, rows: Rows, start: int, loads: Loads) -> Generator[pa.RecordBatch, None, int]:
-        """Answer rows from the cache or let them wait; returns the first that was not looked at."""
+        """Answer rows from the cache or let them wait; returns the first row that was not processed."""
         parts, hits, before = self.parts, self.cache.hits, len(self.parts.waiting)
         stop, now = min(len(rows.codes), start + self._probes_left), parts.clock.now_ns()
         given = rows.codes, rows.segments, rows.refs, start, stop, hits, now
@@ -150,7 +150,7 @@ class CachedKeys(Kept):
         return at
 
     def _answer(self, rows: Rows, n: int, loads: Loads) -> Iterator[pa.RecordBatch]:
-        """Pairs for all hits; rows that only shared a cached key's hash wait after all."""
+        """Pairs for all hits; rows whose hash alone equals that of a cached key wait."""
         answers, done = self.parts.answers, 0
         exact = answers.codes.exact
         how, wrong = answers.how if exact else INNER, [np.empty(0, np.int64)]
@@ -188,19 +188,19 @@ class CachedKeys(Kept):
                 yield from loads.make_slots()
 
     def state(self) -> dict[str, Any]:
-        """The threshold, the random numbers, and how far the phase is."""
+        """The threshold, the state of the random numbers, and the progress of the phase."""
         return {"cache": self.cache.numbers(), "probes_left": self._probes_left}
 
     def restore(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any]) -> None:
-        """Go on in the phase that was begun."""
+        """Continue the phase that was begun."""
         self._probes_left = state["probes_left"]
 
     def regrouped(self) -> None:
-        """Leave as much to loaded rows as they now need."""
+        """Adapt the room that is left for loaded rows."""
         self.cache.floor = self.parts.disk.cost.floor
 
     def report(self, metrics: Metrics) -> None:
-        """Add what went in and out of the cache."""
+        """Add the insertions and evictions of the cache."""
         metrics.add("cache_inserts", self.cache.inserts, unit="keys")
         metrics.add("evictions", self.cache.evictions, unit="keys")
 
@@ -223,11 +223,11 @@ class LearnedKeys(CachedKeys):
 
     @property
     def threshold(self) -> int:  # type: ignore[override]  # a plain attribute where nothing is kept
-        """As many waiting rows as a key needs to get into the cache."""
+        """Waiting rows that a key needs to enter the cache."""
         return self.cache.threshold
 
     def after_load(self, segment: int, keys: int, whole: bool) -> None:
-        """Let keys with many waiting rows in, as none of their rows waits any more."""
+        """Insert keys that had many waiting rows, all of which are now answered."""
         disk = self.parts.disk
         if whole:
             met = noted(disk.scratch, keys, self.threshold, self.remembers)
@@ -235,7 +235,7 @@ class LearnedKeys(CachedKeys):
         self._age(1)
 
     def after_keys(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
-        """Let keys with many waiting rows in, all of a round at once."""
+        """Insert keys that had many waiting rows, all of a round at once."""
         self.cache.promote(batch, met, n, n_rows, page_of)
 
     def after_round(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
@@ -243,24 +243,24 @@ class LearnedKeys(CachedKeys):
         self._age(len(picked))
 
     def _age(self, loads: int) -> None:
-        """Halve all hits for every so many loads, of which the last `loads` are new."""
+        """Halve all hits once per interval of loads; `loads` loads are new."""
         total = self.parts.waiting.loads
         times = total // self._every - (total - loads) // self._every
         if self._ages and times:
             age(self.cache.keys, min(times, MOST_HALVINGS))
 
     def adopted(self, changed: I64 | None) -> None:
-        """Forget cached keys whose page changed, and leave as much to loaded rows as they now need."""
+        """Drop cached keys whose page changed, and adapt the room that is left for loaded rows."""
         self.cache.floor = self.parts.disk.cost.floor
         self.cache.forget(changed)
 
     def shrink(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Make a smaller cache of it, without the keys that have the fewest hits."""
+        """Shrink the cache; keys with the fewest hits are evicted."""
         if sizes.cached is not None and sizes.cached < len(self.cache.keys.code):
             yield from self._resize(sizes.cached)
 
     def grow(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Make a larger cache of it."""
+        """Enlarge the cache."""
         if sizes.cached is not None and sizes.cached >= len(self.cache.keys.code):
             yield from self._resize(sizes.cached)
 
@@ -280,12 +280,12 @@ class LearnedKeys(CachedKeys):
         return {"cache_keys": keys, "cache_rows": rows}
 
     def restore(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any]) -> None:
-        """Take up the cache, and go on in the phase that was begun."""
+        """Restore the cache, and continue the phase that was begun."""
         super().restore(snapshot, state)
         self.cache.restore(snapshot["cache_keys"], snapshot["cache_rows"], state["cache"])
 
     def relearn(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any], changed: I64 | None) -> None:
-        """Take up cached keys but those whose page changed."""
+        """Restore cached keys, except those whose page changed."""
         if changed is not None:
             self.cache.restore(snapshot["cache_keys"], snapshot["cache_rows"], state["cache"])
             self.cache.forget(changed)

@@ -1,6 +1,6 @@
 """HYBRIDJOIN: the oldest waiting row says which segment is loaded, and the load answers all rows that wait for it.
 
-X-HYBRIDJOIN keeps the most wanted pages of the master data in memory beside it, as a plain buffer. `IndexDriven` is the
+X-HYBRIDJOIN also keeps the most requested pages of the master data in memory, as a plain buffer. `IndexDriven` is the
 loop of all joins with an index: take rows, load when slots are full, answer.
 """
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 class HybridJoin(SemiStreamJoin):
     """Waiting rows in a queue; the segment of one of them is loaded, and everything that waits for it is answered.
 
-    With the oldest row looked up a row waits for at most as many loads as there are segments, with alternate and
-    guarded look-up twice as many. With `sizes.together` above 1 several segments are picked before the first is loaded:
-    as in the source, but that nothing is admitted between these loads.
+    If the oldest row is looked up, a row waits for at most as many loads as there are segments; with alternate and
+    guarded look-up, for twice as many. With `sizes.together` above 1 several segments are picked before the first is
+    loaded: as in the source, except that nothing is admitted between these loads.
     Reference: Naeem 2012, 5.2 and algorithm 3; Naeem 2011, 4.2; Naeem 2014, 3 and 4;
     docs/algorithms/semistream.md, 2.6 and 2.12.
     """
@@ -56,11 +56,11 @@ class HybridJoin(SemiStreamJoin):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XHybridJoin(SemiStreamJoin):
-    """HYBRIDJOIN whose first `sizes.pinned` pages stay in memory and meet all waiting rows before every load.
+    """HYBRIDJOIN whose first `sizes.pinned` pages stay in memory and are probed by all waiting rows before every load.
 
-    Meant for master data with the most wanted rows first. Without `sizes.pinned` the pinned and the swapped part are of
-    one size; given both, the parts are tuned independently. `sizes.together` is as in HYBRIDJOIN: the pinned pages meet
-    waiting rows before every round.
+    Meant for master data with the most requested rows first. Without `sizes.pinned` the pinned and the swapped part are
+    of one size; given both, the parts are tuned independently. `sizes.together` is as in HYBRIDJOIN: waiting rows probe
+    the pinned pages before every round.
     Reference: Naeem 2012, 6.2, algorithm 4 and 6.4; docs/algorithms/semistream.md, 2.7 and 2.8.
     """
 
@@ -78,72 +78,73 @@ class XHybridJoin(SemiStreamJoin):
 
 
 class Kept:
-    """The master rows that a join keeps in memory between loads: none here; other kinds are HYBRIDJOIN's kin."""
+    """The master rows that a join keeps in memory between loads: none in this base class."""
 
-    remembers = False  # whether keys that the master data has not are noted
-    notes_keys = False  # whether keys that a round met are noted
+    remembers = False  # whether keys that the master data does not have are recorded
+    notes_keys = False  # whether keys matched in a round are recorded
     keeps_segments = False  # whether segments must be read whole
-    threshold = 1  # waiting rows from which a key that a round met is noted
+    threshold = 1  # waiting rows from which a key matched in a round is recorded
     is_paused = False  # whether a load must come before more rows are taken
-    full_list = -1  # the segment for which so many rows wait that it is to be loaded
+    full_list = -1  # the segment that is due because its list is long enough; -1 if none
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
 
     def open(self) -> None:
-        """Read what is kept from the start."""
+        """Read the rows that are kept from the start."""
 
     def take(self, rows: Rows, start: int, loads: Loads) -> Generator[pa.RecordBatch, None, int]:
-        """Answer rows from `start` on or let them wait; returns the first that was not looked at."""
+        """Answer rows from `start` on or let them wait; returns the first row that was not processed."""
         yield from ()
         return self.parts.admit(rows, start)
 
     def resume(self) -> None:
-        """Go on after a load."""
+        """Continue after a load."""
 
     def before_load(self, segment: int) -> None:
-        """Note what a load is for."""
+        """Record the segment of the next load."""
 
     def after_load(self, segment: int, keys: int, whole: bool) -> None:
-        """Learn from a load that met so many keys, all of the segment's waiting rows if `whole`."""
+        """Learn from a load that matched `keys` keys; these are all of the segment's waiting rows if `whole`."""
 
     def after_keys(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
-        """Learn from `n` keys, with `n_rows` master rows, that a round met."""
+        """Learn from the `n` keys, with `n_rows` master rows, that a round matched."""
 
     def after_round(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
-        """Learn from a round of segments with so many waiting rows; `offsets` if all their rows are there."""
+        """Learn from a round of segments with `asked` waiting rows each; `offsets` is set if all their rows were
+        read."""
 
     def adopted(self, changed: I64 | None) -> None:
-        """Mend what is kept after a version was taken up of which `changed` pages differ, all if None."""
+        """Update the kept rows after a new version, in which the `changed` pages differ, or all if None."""
 
     def regrouped(self) -> None:
-        """Mend what is kept after segments took another length."""
+        """Update the kept rows after the segment length changed."""
 
     def shrink(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Give up what these sizes have no room for."""
+        """Drop the kept rows that exceed these sizes."""
         return iter(())
 
     def grow(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Use the room that these sizes give."""
+        """Use the additional room of these sizes."""
         return iter(())
 
     def sizes(self) -> dict[str, int]:
-        """The sizes of what is kept, which may have changed."""
+        """The current sizes of the kept part."""
         return {}
 
     def snapshot(self) -> dict[str, pa.Table]:
-        """What is kept, as far as it cannot be read again."""
+        """The kept rows that cannot be read again."""
         return {}
 
     def state(self) -> dict[str, Any]:
-        """The numbers that a restored join must go on with."""
+        """The numbers that a restored join needs."""
         return {}
 
     def restore(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any]) -> None:
-        """Take up a snapshot."""
+        """Restore a snapshot."""
 
     def relearn(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any], changed: I64 | None) -> None:
-        """Take up what a snapshot of another version has that still holds."""
+        """Restore the part of another version's snapshot that is still valid."""
 
     def report(self, metrics: Metrics) -> None:
         """Add what was counted."""
@@ -153,7 +154,7 @@ class Kept:
 
 
 class PinnedPages(Kept):
-    """The pinned pages: one more segment, which is always there."""
+    """The pinned pages: one more segment, which is always in memory."""
 
     def __init__(self, parts: Parts, pages: int | None) -> None:
         super().__init__(parts)
@@ -204,11 +205,11 @@ class Schedule(Protocol):
         ...
 
     def relieve(self, loads: Loads, more: bool) -> Iterator[pa.RecordBatch]:
-        """Load what is due after rows were taken; if `more` are to come, some of those must find room."""
+        """Load the segments that are due after rows were taken; if `more` rows follow, free slots for some of them."""
         ...
 
     def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
-        """Load for rows that have waited longer than they may."""
+        """Load the segments of rows that have waited too long."""
         ...
 
 
@@ -236,14 +237,14 @@ class LookUps:
             self._kept.resume()
 
     def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
-        """Load until no row has waited for longer than it may."""
+        """Load until no row has waited too long."""
         parts = self._parts
         while parts.waiting.overdue(parts.spec.max_residence, parts.clock.now_ns()):
             yield from loads.one()
 
 
 class IndexDriven(SemiStreamOperator):
-    """Rows wait in a queue and by home segment; a load settles every row that waits for its segment.
+    """Rows wait in a queue and by home segment; a load answers every row that waits for its segment.
 
     `keep` makes the part that keeps master rows in memory, `schedule` the one that decides on loads.
     Reference: docs/algorithms/semistream.md, 2.0.
@@ -284,7 +285,7 @@ class IndexDriven(SemiStreamOperator):
         return len(self.waiting)
 
     def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
-        """Answer rows from what is kept or let them wait, with loads whenever they are due."""
+        """Answer rows from the kept part or let them wait, with loads when they are due."""
         start, n = 0, len(rows.codes)
         while start < n:
             start = yield from self.kept.take(rows, start, self.loads)
@@ -302,14 +303,14 @@ class IndexDriven(SemiStreamOperator):
         yield from self.loads.one()
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Answer everything that waits, in rounds."""
+        """Answer all waiting rows, in rounds."""
         if self.waiting_rows:
             self.kept.resume()
         yield from self.loads.until(0)
         yield from self.answers.flush()
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Go on with what waits, or with what waits for too long, until that is answered or input is back."""
+        """Answer waiting rows, or only those that wait too long, until none is left or input resumes."""
         if self.spec.when_idle == "drain":
             yield from super().idle(until)
             return
@@ -325,11 +326,11 @@ class IndexDriven(SemiStreamOperator):
         self.loads.fit()
 
     def adopted(self, changed: I64 | None) -> None:
-        """Mend what is kept of master rows."""
+        """Update the kept master rows."""
         self.kept.adopted(changed)
 
     def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Take up new sizes, answering rows that no longer fit; another segment length answers all that wait."""
+        """Apply new sizes, and answer rows that no longer fit; a new segment length answers all waiting rows."""
         yield from self.kept.shrink(sizes)
         if sizes.per_segment not in (None, self.sizes.per_segment):
             yield from self.drain()
@@ -356,12 +357,12 @@ class IndexDriven(SemiStreamOperator):
         } | self.kept.snapshot()
 
     def _state(self) -> dict[str, Any]:
-        """The numbers that policies go by."""
+        """The numbers that policies depend on."""
         meta = self.waiting.pool.meta
         return {"loads": int(meta[kernels.LOADS]), "turn": int(meta[kernels.TURN])} | self.kept.state()
 
     def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
-        """Take up a snapshot in a join that has seen no rows; gives answers of rows that no longer fit."""
+        """Restore a snapshot in a join that has seen no rows; returns answers of rows that no longer fit."""
         rows, waits = snapshot["rows"].combine_chunks(), snapshot["waits"]
         out = [found for batch in rows.to_batches() for found in self._readmitted(batch)]
         pool, slots, now = self.waiting.pool, self.waiting.in_order(), self.clock.now_ns()
@@ -374,7 +375,7 @@ class IndexDriven(SemiStreamOperator):
         return out
 
     def _readmitted(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Rows that waited before take slots, without passing what is kept and without being counted as new."""
+        """Admit rows that waited before: they do not probe the kept part and are not counted as new."""
         rows, _ = self.coded(batch, self.lend(batch))
         start = 0
         while start < len(rows.codes):
@@ -387,7 +388,7 @@ class IndexDriven(SemiStreamOperator):
         yield from self.settle()
 
     def relearn(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> None:
-        """Take up what was kept and still holds."""
+        """Restore the kept part that is still valid."""
         self.kept.relearn(snapshot, _state_of(snapshot), changed)
 
     def report(self, metrics: Metrics) -> None:

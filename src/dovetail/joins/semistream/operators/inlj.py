@@ -1,4 +1,4 @@
-"""INLJ: the page of every stream row is read for that row alone, unless a cache of recent pages still has it."""
+"""INLJ: reads the page of every stream row for that row alone, unless a cache of recent pages has it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Inlj(SemiStreamJoin):
     """One page read for each stream row that has a home: nothing waits, and nothing is shared.
 
     With `sizes.page_cache` the pages used last are kept, and rows whose page is there need no read. Without it, pages
-    of `sizes.together` rows that follow each other are read in one round, which the source has not: a page that several
+    of `sizes.together` rows that follow each other are read in one round, which is ours: a page that several
     of these rows ask for is then read once.
     Reference: Naeem 2012, 2.4.1 and 5.1.2; docs/algorithms/semistream.md, 2.1.
     """
@@ -38,7 +38,7 @@ class Inlj(SemiStreamJoin):
     parts: ClassVar[tuple[Part, ...]] = ()
 
     def fit(self, limit: int, stream: pa.Schema) -> Sizes:
-        """Pages one at a time, whatever the budget; `PlanError` if not even one fits."""
+        """Sizes for one page at a time, whatever the budget; `PlanError` if one page does not fit."""
         kept = self.sizes.page_cache or 0
         keyed = asks_for_keys(self.pages, self.parts)
         cost = footprint(self.pages, stream, 1, 0, 0, 1, keyed)
@@ -71,7 +71,8 @@ class PageByPage(SemiStreamOperator):
         self._fit_rounds()
 
     def _fit_rounds(self) -> None:
-        """How many rows are looked up together: as many as have pages that surely fit, one if a page cache is kept."""
+        """Set the number of rows that are looked up together: those whose pages certainly fit, or 1 with a page
+        cache."""
         cost = self.disk.cost
         rows = cost.round_rows if self.disk.keyed else cost.round_rows // max(1, cost.segments.most_rows)
         self._together = 1 if self.sizes.page_cache else max(1, min(cost.round_segments, rows))
@@ -103,7 +104,7 @@ class PageByPage(SemiStreamOperator):
         return iter(())
 
     def settle(self) -> Iterator[pa.RecordBatch]:
-        """Let the batch go; all its rows were answered."""
+        """Release the batch; all its rows were answered."""
         if self._lent is not None:
             self.stream.drop([self._lent])
             self._lent = None
@@ -138,7 +139,7 @@ class PageByPage(SemiStreamOperator):
         if found is None:
             n = disk.affordable(picked)
             found = disk.read_segments(picked[:n])
-            if n < len(picked):  # pages larger than they seemed: the rest in a round of its own
+            if n < len(picked):  # pages are larger than estimated: the rest is another round
                 is_late = rows.segments > picked[n - 1]
                 yield from self._met(rows.some(np.flatnonzero(~is_late)), found)
                 yield from self._round_of(rows.some(np.flatnonzero(is_late)))
@@ -167,7 +168,7 @@ class PageByPage(SemiStreamOperator):
         self.disk.use(None)
 
     def _keep(self, page: int) -> None:
-        """Keep the loaded page, in the place of the one whose last use is longest ago if there is no free place."""
+        """Keep the loaded page; it replaces the least recently used one if there is no free place."""
         if not self.sizes.page_cache:
             return
         place = len(self._kept)
@@ -217,11 +218,11 @@ class PageByPage(SemiStreamOperator):
         return {}
 
     def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
-        """Nothing to take up."""
+        """Nothing to restore."""
         return []
 
     def adopted(self, changed: I64 | None) -> None:
-        """Forget kept pages that changed."""
+        """Drop kept pages that changed."""
         kept = {} if changed is None else {p: page for p, page in self._kept.items() if p not in changed}
         for page in [page for page in self._kept if page not in kept]:
             self._forget(page)

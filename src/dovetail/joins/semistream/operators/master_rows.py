@@ -1,4 +1,4 @@
-"""Master rows in memory: the disk buffer, which holds them as they are read, and the cache, which keeps some by key."""
+"""Holds master rows in memory: the disk buffer for rows as they are read, and the cache for some rows by key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dovetail.joins.semistream.request import CachePolicy
 from dovetail.joins.semistream.sizes import CACHED_GARBAGE, Footprint, Segments
 
 OUTPUT_FLOOR = 4096  # bytes that are left for answers, at least
-_READ_AND_DECODED = 2.2  # bytes held while a round is read, against those stored
+_READ_AND_DECODED = 2.2  # bytes held while a round is read, per stored byte
 Counts = dict[str, int]
 PageOf = Callable[[I64], I64]
 """The page of each of these rows of a batch."""
@@ -46,7 +46,7 @@ class Read(NamedTuple):
 
 
 class DiskBuffer:
-    """Reads master rows and holds them while answers name them.
+    """Reads master rows and holds them while answers refer to them.
 
     `columns` are those that answers, checks of keys and caches need. `cost` has the segments, and what they may take.
     """
@@ -62,7 +62,7 @@ class DiskBuffer:
         self.cost = cost
         self._grow_scratch(cost.segments.most_rows)
         self._loaded: Loaded | None = None
-        self._passing: set[int] = set()  # chunks that go as soon as no answer names them
+        self._passing: set[int] = set()  # chunks to drop as soon as no answer refers to them
         self._kept: set[int] = set()
         self._first_row = 0
         answers.after_flush(self.release)
@@ -90,11 +90,11 @@ class DiskBuffer:
         return self._loaded is None
 
     def fits(self, n: int) -> bool:
-        """Whether so many bytes could be reserved now, with some left for answers."""
+        """Whether `n` bytes could be reserved now, with some left for answers."""
         return self._budget.available > n + OUTPUT_FLOOR
 
     def load(self, first: int, count: int) -> Iterator[pa.RecordBatch]:
-        """Read a run of pages by one read, which `loaded` then gives; answers come out if room is needed."""
+        """Read a run of pages by one read, as `loaded`; yields answers if room is needed."""
         self._loaded = None
         if self.store.charged > self.cost.hold or self._answers.n * 2 > self._answers.capacity:
             yield from self._answers.flush()
@@ -110,7 +110,7 @@ class DiskBuffer:
         return self.segments.page_at(self._first_row + rows)
 
     def hold(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Hold a batch of master rows as the loaded ones; answers come out if room is needed."""
+        """Hold a batch of master rows as the loaded ones; yields answers if room is needed."""
         yield from self.make_room(batch.num_rows)
         if not self.fits(held_bytes(batch)):
             yield from self._answers.flush()
@@ -128,12 +128,12 @@ class DiskBuffer:
         self._loaded = loaded
 
     def keep(self, chunk: int, payer: Reservation) -> None:
-        """Keep a chunk after no answer names it; another part pays for it from now on."""
+        """Keep a chunk after no answer refers to it; `payer` is charged for it from now on."""
         self.store.charge_to(chunk, payer)
         self._kept.add(chunk)
 
     def let_go(self, chunk: int) -> None:
-        """Keep a chunk no longer than answers name it."""
+        """Drop a chunk as soon as no answer refers to it."""
         self.store.charge_to(chunk, self.store.reservation)
         self._kept.discard(chunk)
         self._passing.add(chunk)
@@ -144,7 +144,7 @@ class DiskBuffer:
         return self._codes.encode([batch.column(names.get_field_index(name)) for name in self.pages.key])[0]
 
     def release(self) -> None:
-        """Drop chunks that no answer names; no answer may be collected."""
+        """Drop chunks that no answer refers to; no answer may be collected."""
         if not self._passing:
             return
         lasting = self._kept | ({self._loaded.chunk} if self._loaded is not None else set())
@@ -152,7 +152,7 @@ class DiskBuffer:
         self._passing &= lasting
 
     def make_room(self, rows: int) -> Iterator[pa.RecordBatch]:
-        """Make room to match a segment of so many rows, which may be more than were counted when it was planned."""
+        """Make room to match a segment of `rows` rows, which may be more than were planned."""
         if rows > len(self.scratch.following):
             yield from self._answers.flush()
             self._grow_scratch(rows)
@@ -175,7 +175,8 @@ class DiskBuffer:
     def match(
         self, codes: I64, refs: I64, loaded: Loaded, answered_by: str, scratch: Scratch | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Answer stream rows, which do not wait, by these master rows; `scratch` if the own one is too small."""
+        """Answer stream rows, which do not wait, from these master rows; `scratch` replaces a buffer that is too
+        small."""
         answers, done, n = self._answers, 0, len(codes)
         how, source = answers.written_how, loaded.chunk << SHIFT
         while done < n:
@@ -194,7 +195,7 @@ class DiskBuffer:
         return isinstance(self.pages, KeyedPages) and self.pages.finds_keys
 
     def affordable(self, picked: I64) -> int:
-        """How many of the segments, at least one, there is room for by the bytes that they are stored in."""
+        """How many of the segments fit by their stored bytes, at least one."""
         stored = np.cumsum(self.segments.stored_bytes(picked)) * _READ_AND_DECODED
         room = max(0, self._budget.available - OUTPUT_FLOOR)
         return max(1, int(np.searchsorted(stored, room, side="right")))
@@ -247,11 +248,11 @@ class DiskBuffer:
 
 _CODES = {"random": kernels.TAKES_ANY, "least_frequent": kernels.TAKES_LEAST, "adaptive": kernels.TAKES_SAMPLED}
 MANY_CHUNKS = 24
-_WHOLE = 0.9  # of a chunk's rows wanted, from which copying them saves little
+_WHOLE = 0.9  # live share of a chunk's rows from which copying them saves little
 
 
 class RowCache:
-    """Keys with all their master rows, counted in bytes; rows lie in the store of master rows, in chunks that last."""
+    """Keys with all their master rows, counted in bytes; rows are in long-lived chunks of the store of master rows."""
 
     def __init__(
         self,
@@ -280,23 +281,22 @@ class RowCache:
 
     @property
     def threshold(self) -> int:
-        """Waiting rows that a key needs now to get in."""
+        """Waiting rows that a key needs now to be inserted."""
         return int(self.keys.meta[kernels.THRESHOLD])
 
     @property
     def inserts(self) -> int:
-        """Keys that came in so far."""
+        """Keys inserted so far."""
         return int(self.keys.meta[kernels.INSERTED])
 
     @property
     def evictions(self) -> int:
-        """Keys that made room so far."""
+        """Keys evicted so far."""
         return int(self.keys.meta[kernels.EVICTED])
 
     def promote(self, batch: pa.RecordBatch, met: Met, n: int, n_rows: int, page_of: PageOf) -> None:
-        """Let in what deserves it of `n` keys, with `n_rows` rows, that loads met.
-
-        `page_of` tells the page of a row of the batch.
+        """Insert those of the `n` matched keys, with `n_rows` rows, that qualify. `page_of` gives the page of a row of
+        the batch.
         """
         if not n:
             return
@@ -317,7 +317,7 @@ class RowCache:
         self._store(batch, met.member[:n_rows][rows], entries, sizes[took])
 
     def _store(self, batch: pa.RecordBatch, rows: I64, entries: I64, sizes: I64) -> None:
-        """Copy these rows, so many for each entry in turn; entries that there is no room for leave."""
+        """Copy these rows, `sizes` of them for each entry; entries without room are removed."""
         if not len(rows):
             return
         chunk = self._add(take_columns(batch, rows) if batch.num_columns else batch.slice(0, 0))
@@ -336,7 +336,7 @@ class RowCache:
         return chunk
 
     def fill(self, batch: pa.RecordBatch, codes: I64, page_of: PageOf) -> None:
-        """Put every key of a batch in, as far as there is room; for a cache that is filled once."""
+        """Insert every key of a batch while there is room; for a cache that is filled once."""
         order = np.argsort(codes, kind="stable")
         ranked = codes[order]
         starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])) if len(codes) else np.empty(0, np.int64)
@@ -350,7 +350,7 @@ class RowCache:
         kernels.add_all(self.keys, *(int64s(a.astype(np.int64)) for a in plain))
 
     def tidy(self) -> None:
-        """Copy chunks together that are partly unwanted or small; no collected answer may name a cached row."""
+        """Compact chunks that are partly dead or small; no collected answer may refer to a cached row."""
         wasteful = self._wanted() * CACHED_GARBAGE < self._stored()
         if not self.crowded and not wasteful and len(self.chunks) <= MANY_CHUNKS:
             return
@@ -365,7 +365,7 @@ class RowCache:
         self._join(np.flatnonzero(np.isin(chunk, worn)), worn)
 
     def _worn(self, live: dict[int, int]) -> list[int]:
-        """Chunks to be copied, those with the smallest wanted share first, as many as there is room to copy."""
+        """Chunks to compact, those with the smallest live share first, as many as there is room to copy."""
         small = sum(live.values()) // MANY_CHUNKS
         share = {c: wanted / max(1, self.store.chunk_rows(c)) for c, wanted in live.items()}
         worn = [c for c, wanted in live.items() if share[c] < _WHOLE or wanted <= small]
@@ -409,7 +409,7 @@ class RowCache:
             self.chunks.clear()
 
     def resize(self, capacity: int, limit: int) -> None:
-        """Room for another number of keys; where there are too many, those with the fewest hits go."""
+        """Change the number of keys; if there are too many, those with the fewest hits are evicted."""
         n = len(self)
         order = np.sort(np.argsort(-self.keys.hits[:n], kind="stable")[:capacity])
         keys = self.keys
@@ -432,7 +432,7 @@ class RowCache:
         return pa.table(table), pa.Table.from_batches(rows, _schema(self.store, columns))
 
     def restore(self, keys: pa.Table, rows: pa.Table, numbers: list[int]) -> None:
-        """Take up a snapshot, with the threshold and the state of the random numbers, in an empty cache."""
+        """Restore a snapshot, with the threshold and the state of the random numbers, in an empty cache."""
         sizes = keys["rows"].to_numpy().astype(np.int64)
         start = np.cumsum(sizes) - sizes
         chunk = self._add(rows.combine_chunks().to_batches()[0]) if rows.num_rows else 0

@@ -1,4 +1,4 @@
-"""MESHJOIN and R-MESHJOIN: the master data read round and round, every stream row staying for one whole round."""
+"""MESHJOIN and R-MESHJOIN: scan the master data in a loop; every stream row stays for one whole scan."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class MeshJoin(SemiStreamJoin):
     """Every iteration reads the next segment and takes in one chunk of stream rows; a chunk leaves after a round.
 
     Needs no index and no order. A chunk is `sizes.waiting` rows divided by the segments of a round. When input pauses
-    for `max_chunk_wait_s`, iterations go on with partial and empty chunks.
+    for `max_chunk_wait_s`, iterations continue with partial and empty chunks.
     Reference: Naeem 2012, 3.2 and algorithm 1; docs/algorithms/semistream.md, 2.2.
     """
 
@@ -46,11 +46,11 @@ class MeshJoin(SemiStreamJoin):
             raise PlanError(f"max_chunk_wait_s={self.max_chunk_wait_s}: a chunk cannot wait for less than 0 s.")
 
     def logical_parts(self) -> int:
-        """Parts of a segment that are met one after the other."""
+        """Parts of a segment that are joined one after the other."""
         return 1
 
     def fit(self, limit: int, stream: pa.Schema) -> Sizes:
-        """Longer and longer segments until a chunk has at least one row; `PlanError` if there is none such."""
+        """The shortest segments for which a chunk has at least one row; `PlanError` if there are none."""
         n_pages, parts = max(1, len(self.pages.starts) - 1), self.logical_parts()
         fitting, least = None, []
         for per in [self.sizes.per_segment] if self.sizes.per_segment else _lengths(n_pages):
@@ -82,7 +82,7 @@ class MeshJoin(SemiStreamJoin):
 
 
 def _enough(cost: Callable[[int], Footprint], rows: int) -> int:
-    """The smallest budget for so many waiting rows, beside which the fixed parts grow with the budget."""
+    """The smallest budget for `rows` waiting rows; the fixed parts grow with the budget."""
     limit, need = -1, 0
     while limit < need:
         limit = need
@@ -92,13 +92,14 @@ def _enough(cost: Callable[[int], Footprint], rows: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RMeshJoin(MeshJoin):
-    """MESHJOIN whose segments are met in `sizes.parts` logical parts, with a chunk of stream rows taken in after each.
+    """MESHJOIN whose segments are joined in `sizes.parts` logical parts, with a chunk of stream rows admitted after
+    each.
 
     Reference: Naeem 2012, 4.3 and algorithm 2; docs/algorithms/semistream.md, 2.3.
     """
 
     def logical_parts(self) -> int:
-        """Parts of a segment that are met one after the other; two unless given."""
+        """Parts of a segment that are joined one after the other; two unless given."""
         return self.sizes.parts or 2
 
 
@@ -125,8 +126,8 @@ MANY_CHUNKS = 48
 class MeshCycle(SemiStreamOperator):
     """Rows in a ring, in order of arrival: first those of the chunks in the hash table, then those being gathered.
 
-    A chunk added in one iteration meets the parts of that and the following iterations, each exactly once, and leaves
-    after as many as there are. Rows leave in the order in which they came, so that a place in the ring names a row.
+    A chunk added in one iteration is joined with the parts of that and the following iterations, each exactly once,
+    and leaves after the last one. Rows leave in arrival order, so that a place in the ring identifies a row.
     Reference: Naeem 2012, algorithms 1 and 2; docs/algorithms/semistream.md, 2.2 and 2.3.
     """
 
@@ -187,7 +188,7 @@ class MeshCycle(SemiStreamOperator):
                 yield from self.work()
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """After `max_chunk_wait_s` go on with partial and empty chunks until no row is left or input is back."""
+        """After `max_chunk_wait_s`, continue with partial and empty chunks until no row is left or input resumes."""
         while self.waiting_rows and not until():
             gathering = self._added < self._last
             waited = (
@@ -200,7 +201,7 @@ class MeshCycle(SemiStreamOperator):
         yield from self.answers.flush()
 
     def work(self) -> Iterator[pa.RecordBatch]:
-        """One iteration: the gathered rows, which may be none, become a chunk, and the next part meets all chunks."""
+        """One iteration: the gathered rows, if any, become a chunk, and the next part is joined with all chunks."""
         if not self.disk.segments.n:
             yield from self._expire_all()
             return
@@ -266,7 +267,7 @@ class MeshCycle(SemiStreamOperator):
             answers.n += len(ring)
 
     def _expire(self) -> Iterator[pa.RecordBatch]:
-        """The oldest chunk has met everything and leaves."""
+        """Remove the oldest chunk, which was joined with all parts."""
         n = self._chunks.popleft()
         at = np.arange(self._first, self._first + n) % self._capacity
         self._table.delete_slots(self._slot[at])
@@ -286,7 +287,7 @@ class MeshCycle(SemiStreamOperator):
             yield from self._expire()
 
     def settle(self) -> Iterator[pa.RecordBatch]:
-        """Copy the rows that wait; where there is no room, go on until enough have left."""
+        """Copy the waiting rows; if there is no room, run iterations until enough rows have left."""
         while not self._settled():
             yield from self.work()
             yield from self.answers.flush()
@@ -335,7 +336,7 @@ class MeshCycle(SemiStreamOperator):
         self._start_ring()
 
     def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Answer all that waits, then go on with other numbers of waiting rows, pages a segment, or parts."""
+        """Answer all waiting rows, then continue with other numbers of waiting rows, pages per segment, or parts."""
         yield from self.drain()
         given = {name: n for name in ("waiting", "per_segment", "parts") if (n := getattr(sizes, name)) is not None}
         self.sizes = replace(self.sizes, **given)
@@ -356,7 +357,7 @@ class MeshCycle(SemiStreamOperator):
         }
 
     def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
-        """Take up a snapshot in a join of the same sizes that has seen no rows."""
+        """Restore a snapshot in a join of the same sizes that has seen no rows."""
         state = json.loads(snapshot["state"]["json"][0].as_py())
         rows, waits = snapshot["rows"].combine_chunks(), snapshot["waits"]
         batch = rows.to_batches()[0] if rows.num_rows else pa.RecordBatch.from_pylist([], self._stream_schema)

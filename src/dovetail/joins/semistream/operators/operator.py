@@ -32,8 +32,8 @@ Snapshot = Mapping[str, pa.Table]
 def unanswered(snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
     """The rows of a snapshot that have no answer yet, in their order.
 
-    MESHJOIN also keeps rows that were answered until they have met all pages; where all rows of a key lie in one page,
-    no more answers can follow.
+    MESHJOIN also keeps answered rows until they were joined with all pages. If all rows of a key are in one page, no
+    more answers follow.
     """
     if "rows" not in snapshot:
         return []
@@ -46,10 +46,10 @@ def unanswered(snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
 class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Snapshot], Resizes[Sizes]):
     """A semi-stream join in progress.
 
-    `push` ends with all rows of its batch answered or waiting inside; `idle` goes on until nothing waits; `drain`
-    answers everything without ending; `finish` ends. `adopt` takes up a new version of the master data. With `pinned`,
-    the first so many pages are a segment of their own; with `stores_rows`, master rows are kept even if no answer
-    needs a column of them.
+    `push` ends with all rows of its batch answered or waiting; `idle` runs until no row waits; `drain` answers
+    everything without ending; `finish` ends. `adopt` switches to a new version of the master data. With `pinned`, that
+    number of first pages is a segment of its own; with `stores_rows`, master rows are kept even if no answer needs a
+    column of them.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         self.disk = self.own(DiskBuffer(master, self.answers, self.key_codes, columns, cost, self.counts))
 
     def _footprint(self, pages: Pages) -> Footprint:
-        """The segments of these pages, and what everything but the sized parts takes with them."""
+        """The segments of these pages, and the memory of everything except the sized parts."""
         per, together = self.sizes.per_segment or 1, self.sizes.together
         keyed = asks_for_keys(pages, self.spec.parts)
         return footprint(pages, self._stream_schema, per, self._pinned, self._limit, together, keyed)
@@ -113,7 +113,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
 
     @abstractmethod
     def settle(self) -> Iterator[pa.RecordBatch]:
-        """End a push: rows that wait are in memory of our own afterwards."""
+        """End a push: waiting rows are in owned memory afterwards."""
 
     @abstractmethod
     def work(self) -> Iterator[pa.RecordBatch]:
@@ -129,7 +129,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         """The chunk of a pushed batch."""
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Take stream rows and give the answers that they and what waited make possible now."""
+        """Take stream rows; yields the answers that are now possible."""
         self._check(side, batch)
         if not batch.num_rows:
             return
@@ -155,7 +155,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
             )
 
     def coded(self, batch: pa.RecordBatch, chunk: int, start: int = 0) -> tuple[Rows, I64]:
-        """The rows that have a home, and the names of those whose key matches nothing: null, or certainly not there."""
+        """The rows that have a home, and the names of those whose key matches nothing: null, or certainly absent."""
         key = key_columns(batch, self.spec.on, self.key_codes.types)
         codes, valid = self.key_codes.encode(key)
         homes = self.disk.segments.homes(key) if self.spec.needs_index else np.zeros(len(codes), np.int64)
@@ -166,24 +166,25 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         return Rows(codes, homes, refs).some(np.flatnonzero(known)), refs[~known]
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Answer everything that waits."""
+        """Answer all waiting rows."""
         while self.waiting_rows:
             yield from self.work()
         yield from self.answers.flush()
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """Go on with what waits until it is all answered or input is back."""
+        """Answer waiting rows until none is left or input resumes."""
         while self.waiting_rows and not until():
             yield from self.work()
         yield from self.answers.flush()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Answer everything that waits, and take no more rows."""
+        """Answer all waiting rows, and take no more rows."""
         yield from self.drain()
         self._finished = True
 
     def adopt(self, pages: Pages, changed: I64 | None = None) -> Iterator[pa.RecordBatch]:
-        """Answer all that waits from the old version, then take up the new one; only `changed` pages differ in it."""
+        """Answer all waiting rows from the old version, then switch to the new one, in which only `changed` pages
+        differ."""
         if pages.schema != self.pages.schema or pages.key != self.pages.key:
             raise PlanError(f"the new version has columns {pages.schema.names} and key {pages.key}; start a new join.")
         yield from self.drain()
@@ -197,11 +198,11 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         self.disk.regroup(self._footprint(pages))
 
     def adopted(self, changed: I64 | None) -> None:
-        """Mend what a join keeps of master rows after a version was taken up."""
+        """Update the kept master rows after a new version was adopted."""
 
     @abstractmethod
     def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Take up those of these sizes that are given, and answer what no longer fits."""
+        """Apply the given sizes, and answer rows that no longer fit."""
 
     @abstractmethod
     def snapshot(self) -> dict[str, pa.Table]:
@@ -209,13 +210,12 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
 
     @abstractmethod
     def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
-        """Take up a snapshot in a join that has seen no rows; gives answers of rows that no longer fit."""
+        """Restore a snapshot in a join that has seen no rows; returns answers of rows that no longer fit."""
 
     def readmit(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> Iterator[pa.RecordBatch]:
-        """Take up a snapshot of another version, of which only `changed` pages differ, in a join that saw no rows.
-
-        Rows that waited are admitted again, in their order, and are answered from this version. Of what the join had
-        learned it keeps what still holds.
+        """Restore a snapshot of another version, in which only `changed` pages differ, in a join that saw no rows.
+        Waiting rows are admitted again, in their order, and are answered from this version. Learned state is kept if it
+        is still valid.
         """
         self.relearn(snapshot, changed)
         before = self.counts["rows"]
@@ -224,7 +224,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         self.counts["rows"] = before
 
     def relearn(self, snapshot: Mapping[str, pa.Table], changed: I64 | None) -> None:
-        """Take up what a join on another version had learned and is still true in this one."""
+        """Restore the learned state of a join on another version that is still valid in this one."""
 
     def report(self, metrics: Metrics) -> None:
         """Add everything that was counted since the join was opened."""
@@ -254,11 +254,11 @@ class SemiStreamJoin(ABC):
     `on` names the stream's key columns, in the order of the master's. Every stream row is answered exactly once, by all
     master rows of its key. Nulls match nothing, or with `null_safe` each other, over pages that have such rows. Answers
     of one key keep the order of the stream; there is no other order. `columns` are the master columns wanted (all if
-    None); `matched` names one more column, that tells whether there is a master row, `first` another, the last, that
-    tells the first answer of each stream row. Sizes that are left out are fitted to the budget. In a pause rows are
-    answered until none waits, or, with `when_idle="hold"`, only those beyond `max_residence`, as a load for few rows
-    wastes most of it. With `short_reads` a load for few rows reads only the pages that these need; left out, it does on
-    real devices. `hash_bits` below 64 makes hashed keys meet; answers stay right, as every hash is checked.
+    None); `matched` names one more column, that says whether there is a master row, `first` another, the last, that
+    marks the first answer of each stream row. Sizes that are left out are fitted to the budget. In a pause all waiting
+    rows are answered, or, with `when_idle="hold"`, only those beyond `max_residence`, as a load for few rows wastes
+    most of it. With `short_reads` a load for few rows reads only the pages that these need; the default is to do so on
+    real devices. `hash_bits` below 64 makes hashed keys collide; answers stay right, as every hash is checked.
     """
 
     pages: Pages = field(repr=False)
@@ -319,7 +319,7 @@ class SemiStreamJoin(ABC):
         """The running join with these sizes."""
 
     def options(self) -> list[str]:
-        """What this algorithm is told beyond the rest, as name=value."""
+        """The further options of this algorithm, as name=value."""
         return []
 
     def explain(self) -> str:

@@ -25,11 +25,11 @@ from dovetail.joins.semistream.sizes import Part, Sizes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ssij(SemiStreamJoin):
-    """Three phases: input is collected (a pushed batch), met with resident segments, and kept where that fails; when
-    memory is full all segments that are needed are loaded one after the other until nothing waits.
+    """Three phases: input is collected (a pushed batch), joined with resident segments, and kept where that fails;
+    when memory is full, all needed segments are loaded one after the other until no row waits.
 
     Resident are the segments with the most requests, which count half after every join phase. With `sizes.together`
-    above 1 the segments of a join phase are loaded so many at a time, in the same order.
+    above 1 that many segments of a join phase are loaded at a time, in the same order.
     Reference: Naeem 2014, 2; docs/algorithms/semistream.md, 2.5. Which segments stay is ours.
     """
 
@@ -48,7 +48,7 @@ class PartitionedJoin(SemiStreamJoin):
     A segment is loaded when `threshold` rows wait for it (default: twice the average when memory is full). When memory
     is full the longest lists are served until only `low_water` of it is in use. Without `max_residence` rows of a
     segment that is rarely asked for wait until then, or until input pauses. With `sizes.together` above 1 the longest
-    lists are served so many at a time; a list that reaches the threshold is still served alone.
+    lists are served that many at a time; a list that reaches the threshold is still served alone.
     Low water and age are ours.
     Reference: Naeem 2012, 2.4.3; Naeem 2011, 2; Naeem 2014, 2; docs/algorithms/semistream.md, 2.4.
     """
@@ -79,10 +79,10 @@ class PartitionedJoin(SemiStreamJoin):
 
 
 class ResidentSegments(Kept):
-    """Segments that stay, those with the most requests lately; a loaded one replaces the least asked for of them.
+    """The segments with the most recent requests, kept in memory; a loaded one replaces the least requested one.
 
     Requests count half after every join phase, or after as many loads as there are segments. `long` gives the number
-    of waiting rows at which a list is long enough to be served. `full_list` is the segment whose list became so long.
+    of waiting rows at which a list is long enough to be served. `full_list` is the segment whose list became that long.
     Reference: Naeem 2012, 2.4.3; Naeem 2014, 2; docs/algorithms/semistream.md, 2.4 and 2.5.
     """
 
@@ -131,7 +131,7 @@ class ResidentSegments(Kept):
         self.requests[segment] += self.parts.waiting.pool.held[segment]
 
     def after_load(self, segment: int, keys: int, whole: bool) -> None:
-        """Keep the segment if it deserves it."""
+        """Keep the segment if it is requested more than a resident one."""
         if self._deserves(segment):
             loaded = self.parts.disk.loaded
             self.parts.disk.keep(loaded.chunk, self._payer)
@@ -139,7 +139,7 @@ class ResidentSegments(Kept):
         self._age(1)
 
     def after_round(self, picked: I64, asked: I64, offsets: I64 | None) -> None:
-        """Keep segments of the round that are asked for more than residents, as copies of their own."""
+        """Keep copies of the round's segments that are requested more than resident ones."""
         self.requests[picked] += asked
         if self._most and offsets is not None:
             there = np.array(list(self._residents), np.int64)
@@ -153,7 +153,7 @@ class ResidentSegments(Kept):
         self._age(len(picked))
 
     def _age(self, loads: int) -> None:
-        """Halve all requests when it is time to, after so many loads more."""
+        """Halve all requests if an interval has passed after `loads` more loads."""
         if self._by_phase:
             times = 0 if len(self.parts.waiting) else 1
         else:
@@ -173,7 +173,7 @@ class ResidentSegments(Kept):
             self._stay(segment, Loaded(disk.store.chunk(chunk), int64s(loaded.codes[rows].copy()), chunk))
 
     def _deserves(self, segment: int) -> bool:
-        """Whether there is a place for the segment, that of one that is asked for less if need be, which then goes."""
+        """Make a place for the segment, if needed by evicting one that is requested less; whether there is one."""
         if not self._most or segment in self._residents:
             return False
         if len(self._residents) >= self._most:
@@ -192,7 +192,7 @@ class ResidentSegments(Kept):
         self._there[segment] = False
 
     def adopted(self, changed: I64 | None) -> None:
-        """Let go of residents that changed."""
+        """Drop resident segments that changed."""
         segments = self.parts.disk.segments
         for segment in list(self._residents):
             if (
@@ -208,7 +208,7 @@ class ResidentSegments(Kept):
         self.parts.disk.release()
 
     def shrink(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
-        """Let go of the residents asked for least, if there are to be fewer."""
+        """Drop the least requested resident segments, if there are too many."""
         if sizes.resident is not None:
             self._most = sizes.resident
             self._resized = {"resident": self._most}
@@ -223,7 +223,7 @@ class ResidentSegments(Kept):
         return self._resized
 
     def regrouped(self) -> None:
-        """Let all go: segments of another length are other segments."""
+        """Drop all resident segments, as the segment length changed."""
         for segment in list(self._residents):
             self._let_go(segment)
         self._start_counting()
@@ -235,7 +235,7 @@ class ResidentSegments(Kept):
         return {"requests": [some.tolist(), self.requests[some].tolist()], "residents": list(self._residents)}
 
     def restore(self, snapshot: Mapping[str, pa.Table], state: Mapping[str, Any]) -> None:
-        """Take up the requests, and read the resident segments again."""
+        """Restore the requests, and read the resident segments again."""
         some, counts = state["requests"]
         self.requests[some] = counts
         disk = self.parts.disk
@@ -251,7 +251,7 @@ class ResidentSegments(Kept):
 
 
 class JoinPhases:
-    """SSIJ's schedule: when memory is full, or a row has waited too long, everything that waits is answered."""
+    """SSIJ's schedule: when memory is full, or a row has waited too long, all waiting rows are answered."""
 
     def __init__(self, parts: Parts, kept: Kept) -> None:
         self._parts = parts

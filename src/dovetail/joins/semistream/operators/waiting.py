@@ -55,7 +55,7 @@ class Limits(NamedTuple):
     enough: int = FOREVER
 
     def for_kernels(self) -> tuple[I64, int, int, I64, I64]:
-        """What the kernels that pick are told."""
+        """The arguments of the kernels that pick."""
         return self.rows, self.most_rows, self.enough, self.picked, self.counts
 
     def ascending(self, n: int) -> tuple[I64, I64]:
@@ -67,9 +67,8 @@ class Limits(NamedTuple):
 class Waiting:
     """At most `slots` rows, in order of admission and by segment.
 
-    Rows of the batch that is being pushed stay where they are; those that still wait at its end are copied to chunks of
-    our own, and chunks are copied together when less than half of them is wanted. `floor` bytes of the budget are left
-    to others.
+    Rows of the current batch stay where they are; those that still wait at its end are copied to owned chunks. Chunks
+    are compacted when less than half of their rows wait. `floor` bytes of the budget are left to others.
     """
 
     def __init__(self, schema: pa.Schema, slots: int, segments: int, budget: MemoryBudget, floor: int = 0) -> None:
@@ -105,7 +104,7 @@ class Waiting:
         return int(self.pool.meta[kernels.LOADS])
 
     def borrow(self, batch: pa.RecordBatch) -> int:
-        """The chunk of a batch that is being pushed: its rows may wait, and must be settled before it goes."""
+        """Register the current batch as a chunk: its rows may wait, and must be settled before it is dropped."""
         chunk = self.store.lend(batch)
         self._lent = chunk, int(self.pool.meta[kernels.TICKET])
         return chunk
@@ -137,7 +136,7 @@ class Waiting:
         return oldest >= 0 and bool(self.pool.since[oldest] < _bounds(bound, now_ns)[1])
 
     def settle(self) -> bool:
-        """Whether every row that still waits is in memory of our own; if not, some must be answered first."""
+        """Copy waiting rows to owned memory; False if some must be answered first."""
         if self._lent is None:
             return True
         chunk, ticket = self._lent
@@ -168,7 +167,7 @@ class Waiting:
         return slots[: kernels.slots_from(self.pool, ticket, slots)]
 
     def compact(self) -> None:
-        """Drop chunks that nothing waits in; copy those that are half empty, and small ones together if many."""
+        """Drop chunks without waiting rows; compact those that are half empty, and small ones if many."""
         slots = np.flatnonzero(self.pool.segment[: int(self.pool.meta[kernels.USED])] >= 0)
         chunks = self.pool.ref[slots] >> SHIFT
         lent = -1 if self._lent is None else self._lent[0]
@@ -184,7 +183,7 @@ class Waiting:
             self._move(slots[np.isin(chunks, small)], small)
 
     def _move(self, slots: I64, worn: list[int]) -> None:
-        """Copy these rows to one new chunk in the place of the worn ones, if there is room for both."""
+        """Copy these rows to one new chunk that replaces the worn ones, if there is room for both."""
         if not len(slots):
             return
         refs, store = self.pool.ref[slots], self.store
@@ -211,7 +210,7 @@ class Waiting:
         return self.store.gather(refs)
 
     def resize(self, slots: int) -> bool:
-        """Whether there are now so many slots, no fewer than rows wait; if not, there was no room to move them."""
+        """Change the number of slots, at least one per waiting row; False if there was no room to move the rows."""
         order, old = self.in_order(), self.pool
         moving = 40 * len(order)
         if not self._slots.try_grow(moving):
@@ -225,7 +224,7 @@ class Waiting:
         return True
 
     def reshape(self, slots: int, segments: int) -> None:
-        """Room for another number of rows or segments; nothing may wait. What was counted so far is kept."""
+        """Room for another number of rows or segments; nothing may wait. Counts are kept."""
         meta, residence = self.pool.meta, self.pool.residence
         self._segments = segments
         self._charge(slots)
@@ -255,15 +254,15 @@ def report_waits(metrics: Metrics, name: str, buckets: I64) -> None:
 
 
 SHARE_OF_A_ROUND = 8
-FEW = 4  # rows waiting for a segment, up to which it is asked what pages they need
-MANY = 64  # segments of a round, from which the rate is not low, and asking would cost more than it saves
+FEW = 4  # waiting rows of a segment up to which only the pages that they need are read
+MANY = 64  # segments of a round from which finding these pages costs more than it saves
 _COPIES = 3.3  # of a round's rows, at most: as read, as decoded, and in answers
 _MOST_TIMES = 3  # more would not fit the processor's caches, and save little
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """What an index-driven join is made of, and what the parts that it is given work with."""
+    """The parts of an index-driven join, which the kept part and the schedule also use."""
 
     spec: SemiStreamJoin
     budget: MemoryBudget
@@ -274,7 +273,7 @@ class Parts:
     waiting: Waiting
 
     def admit(self, rows: Rows, start: int) -> int:
-        """Let rows wait from `start` on; the first that found no free slot."""
+        """Let rows wait from `start` on; returns the first that found no free slot."""
         pool = self.waiting.pool
         stop = kernels.admit(pool, rows.codes, rows.segments, rows.refs, start, self.clock.now_ns())
         self.counts["admits"] += stop - start
@@ -283,7 +282,7 @@ class Parts:
     def resolve(
         self, segment: int, loaded: Loaded, answered_by: str, remembers: bool = False
     ) -> Generator[pa.RecordBatch, None, tuple[int, bool]]:
-        """Answer every row that waits for the segment; how many keys were met last, and whether those were all."""
+        """Answer every row that waits for the segment; returns the keys matched last, and whether those were all."""
         keys, whole, pool, answers = 0, True, self.waiting.pool, self.answers
         while pool.held[segment]:
             start, source, now = answers.n, loaded.chunk << SHIFT, self.clock.now_ns()
@@ -300,7 +299,7 @@ class Parts:
 
 
 class Loads:
-    """Loads of an index-driven join: what waits for a segment is answered, and the kept part learns from it.
+    """Loads of an index-driven join: a load answers the rows that wait for a segment, and the kept part learns from it.
 
     Reference: docs/algorithms/semistream.md, 2.0 (resolution, partial reads, invariants) and 6.10 (short reads).
     """
@@ -342,7 +341,7 @@ class Loads:
         """One round: the segments that are picked next, loaded together, as many as the disk buffer holds.
 
         Picks are those that single loads would make if nothing was admitted between them: rows of a picked segment
-        are out of the queue before the next is picked. What a join learns from loads, it learns after the round.
+        are out of the queue before the next is picked. The kept part learns from the loads after the round.
         Picking ends when `enough` rows will be answered.
         """
         if self.most < 2:
@@ -353,7 +352,7 @@ class Loads:
         yield from self._round(*self._schedule.pick(self._roomy(enough)))
 
     def make_slots(self) -> Iterator[pa.RecordBatch]:
-        """Free some slots: by one load, or by a round that answers no more than a share of what waits.
+        """Free some slots: by one load, or by a round that answers at most a share of the waiting rows.
 
         A round is picked from a queue that nothing enters meanwhile, so that its last loads answer fewer rows than
         single ones would; the share bounds how many fewer.
@@ -361,12 +360,12 @@ class Loads:
         yield from self.together(max(1, self._parts.waiting.slots // SHARE_OF_A_ROUND))
 
     def until(self, most: int) -> Iterator[pa.RecordBatch]:
-        """Load until no more than so many rows wait."""
+        """Load until at most `most` rows wait."""
         while len(self._parts.waiting) > most:
             yield from self.together(len(self._parts.waiting) - most)
 
     def _roomy(self, enough: int) -> Limits:
-        """The limits of the next round: larger than planned by what is unused, but not many times as large."""
+        """The limits of the next round: the planned ones plus unused memory, up to a few times as much."""
         cost, usual = self._parts.disk.cost, self._limits.most_rows
         unused = max(0, self._parts.budget.available - cost.floor) / (_COPIES * cost.round_row)
         more = int(min(unused, (_MOST_TIMES - 1) * usual))
@@ -374,7 +373,7 @@ class Loads:
         return self._limits._replace(enough=enough, most_rows=usual + more)
 
     def _round(self, picked: I64, counts: I64) -> Iterator[pa.RecordBatch]:
-        """Read the segments and answer every row that waits for them; after a failure all that is not, waits again."""
+        """Read the segments and answer every row that waits for them; after a failure unanswered rows wait again."""
         parts, disk, asked = self._parts, self._parts.disk, counts.copy()
         try:
             found = self._read_keys(picked, int(counts.sum())) if disk.cost.keyed else None
@@ -418,7 +417,7 @@ class Loads:
                 yield from answers.flush()
 
     def pages_needed(self, segments: I64, waiting: I64) -> tuple[I64, I64]:
-        """The first page of each of these segments that is read, and how many, if so many rows wait for each.
+        """The first page to read of each of these segments, and the number of pages, if `waiting` rows wait for each.
 
         Of a segment for which few rows wait only the pages that these need are read, at low rates: for one row this is
         INLJ's read of one page; for rows that wait for pages far apart, all pages between them, as one more seek costs

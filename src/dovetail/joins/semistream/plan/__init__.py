@@ -1,8 +1,8 @@
 """Semi-stream joins on Spark.
 
 * `plan`: the planned enrichment with `explain` and metrics. `columns`: keys of one type, and the columns of the result.
-* `condition`: the ON condition. `owners`: rows exchanged so that each task meets its own slice of the master data.
-* `task`: what a task is told, the version that it must read, and the session that answers its rows. `carry`: mode
+* `condition`: the ON condition. `owners`: rows exchanged so that each task reads only its own slice of the master data.
+* `task`: the input of a task, the version that it must read, and the session that answers its rows. `carry`: mode
   "carry", in which rows wait between micro-batches, for the stateful host.
 * `build`: page files written by Spark.
 """

@@ -1,4 +1,4 @@
-"""A page file written by Spark: rows sorted by Spark, parts written by the tasks that hold them, then one commit."""
+"""Writes a page file with Spark: Spark sorts the rows, each task writes a part, and the driver commits once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ _STRETCH = 4_000_000  # index entries that one task merges: 48 MB
 
 @dataclass(frozen=True, slots=True)
 class BuildPlan:
-    """What tasks must know to write their parts."""
+    """The parameters with which tasks write their parts."""
 
     work: str
     schema: pa.Schema
@@ -81,10 +81,11 @@ def build_pages(
     unique: bool = False,
     keep_nulls: bool = False,
 ) -> Generation:
-    """The generation of a page file that the rows of `df` became: the first at this path, or the next.
+    """Writes the rows of `df` as a new generation of a page file, and returns it.
 
     Spark sorts the rows, each task writes one part, and the driver commits: no rows pass through it. The path must be
-    the same storage for driver and executors. As `write_pages` otherwise, but that order "none" spreads keys by hash.
+    the same storage for driver and executors. Otherwise as `write_pages`, except that order "none" spreads keys by
+    hash.
     """
     place, schema = local_path(path), _arrow_schema(df)
     check_order(order, frequency, schema.names)
@@ -137,7 +138,7 @@ def _null_part(missing: DataFrame, plan: BuildPlan) -> PartFile:
 
 
 def _laid_out(df: DataFrame, key: Sequence[str], order: Order, frequency: str | None, unique: bool) -> DataFrame:
-    """The rows where and as they will lie: rows of one key in one partition, together."""
+    """The rows partitioned and sorted as they will be stored: rows of one key are in one partition, together."""
     keys = [_column(name) for name in key]
     if order == "key":
         return df.repartitionByRange(*keys).sortWithinPartitions(*keys)
@@ -223,7 +224,7 @@ def _parts(reports: list[dict[str, Any]], plan: BuildPlan) -> tuple[tuple[PartFi
 
 
 def _index(df: DataFrame, plan: BuildPlan, parts: Sequence[PartFile], index_parts: list[IndexPart]) -> IndexFile:
-    """The index of all parts, merged in one go if it is small, else in tasks."""
+    """The index of all parts, merged on the driver if it is small, else in tasks."""
     stretches = plan_stretches(Path(plan.work), index_parts, _STRETCH)
     if len(stretches) == 1:
         merged = [asdict(merge_stretch(Path(plan.work), index_parts, stretches[0]))]
@@ -258,7 +259,7 @@ def _pages(plan: BuildPlan, parts: Sequence[PartFile], wanted: Sequence[int]) ->
 
 
 def _check_order(plan: BuildPlan, parts: Sequence[PartFile]) -> None:
-    """Parts must follow each other by key, or keys would be looked for in the wrong one."""
+    """Parts must follow each other by key, or keys would be looked up in the wrong part."""
     tables = [part_table(Path(plan.work), part) for part in parts if part.pages]
     ends = [table.column(name)[at].as_py() for table in tables for name, at in (("first", 0), ("last", -1))]
     if tables and (normal_of(pa.array(ends, tables[0].column("first").type)).steps()[1::2] <= 0).any():

@@ -1,8 +1,7 @@
 """Mode "carry": rows wait from one micro-batch to the next in the stream's checkpointed state.
 
-An owner of pages is a bucket of the stateful host. The state that a batch leaves is also logged. An attempt that is
-repeated answers the rows that the first one answered and leaves the state that it left, whatever memory, cores and code
-there are by then.
+An owner of pages is a bucket of the stateful host. The state that a batch leaves is also logged. A repeated attempt
+answers the same rows and leaves the same state as the first one, even if memory, cores or code have changed.
 """
 
 from __future__ import annotations
@@ -41,8 +40,8 @@ from dovetail.spark.task import state_partitions
 def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T.StructType) -> DataFrame:
     """The answers of a stream whose rows may wait for later micro-batches, until it pauses or `max_wait` is over.
 
-    A stream with a watermark cannot have another, be it of a column that was dropped since or of a join in this mode
-    before: there the rows of the last batch wait for the next.
+    A stream with a watermark, of a dropped column or of an earlier join in this mode, cannot have another one: there
+    the rows of the last batch wait for the next.
     """
     timed = "EventTimeWatermark" not in plan_text(rows)
     join = CarriedJoin(task, max_wait_ms, timed)
@@ -51,10 +50,9 @@ def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T
 
 @dataclass(frozen=True, slots=True)
 class CarriedJoin:
-    """An enrichment whose rows may wait, as the stateful host takes it.
-
-    There are as many owners as partitions of the state, a number that never changes, and all are called in
-    every micro-batch: rows that wait would not be answered in time, or never, were an owner left out.
+    """An enrichment whose rows may wait, for the stateful host. There are as many owners as partitions of the state, a
+    number that never changes. All are called in every micro-batch, since waiting rows would otherwise be answered late
+    or never.
     """
 
     task: EnrichTask
@@ -68,7 +66,7 @@ class CarriedJoin:
 
     @property
     def arrival_bytes(self) -> int:
-        """What packets of a micro-batch may take in memory."""
+        """Bytes that packets of a micro-batch may take in memory."""
         return self.task.request.arrival_memory
 
     chunk_bytes = arrival_bytes
@@ -82,7 +80,7 @@ class CarriedJoin:
         return self.task.stream_rows(batch).cast(self.task.stream)
 
     def answer(self, call: BucketCall) -> Batches:
-        """The answers that new rows, and what waited or was parked, make possible."""
+        """The answers of new, waiting and parked rows that are now possible."""
         stored = call.state.load()
         before = None if stored is None else Carried.from_bytes(call.state.piece(0))
         arrived = call.arrived
@@ -105,7 +103,7 @@ class OwnerCall:
 
     @property
     def task(self) -> EnrichTask:
-        """What the task was told."""
+        """The task's input."""
         return self.join.task
 
     @property
@@ -155,7 +153,7 @@ class OwnerCall:
     # ------------------------------------------------------------------ a first attempt
 
     def _answered(self) -> Generator[pa.RecordBatch, None, Carried]:
-        """Give what can be answered; the state after it comes back."""
+        """Yields what can be answered; returns the state after it."""
         session = yield from self._begun()
         with closing(session):
             before, now_ms, last = self.before, self.call.now_ms, None
@@ -165,7 +163,7 @@ class OwnerCall:
             for last in self.arrived.batches(self.task.stream) if self.arrived else ():
                 yield from self._matched(session.push(self._born(last)))
             if self.arrived is None or now_ms - self.drained_ms >= self.join.max_wait_ms or before is None:
-                yield from self._matched(session.drain())  # the first state has no log that tells what was answered
+                yield from self._matched(session.drain())  # the first state has no log of the answered rows
             if last is not None:
                 yield from self._matched(session.resplit(last, None))
             return self._state_after(session, parked)
@@ -197,14 +195,14 @@ class OwnerCall:
         return session
 
     def _head(self) -> list[pa.RecordBatch]:
-        """The first rows that came, which are given again."""
+        """The first rows of the input, which are read again later."""
         for packet in self.arrived.packets if self.arrived else ():
             if self.arrived and packet.rows is not None:
                 return [unpack_rows(self.arrived.rows(packet), self.task.stream)]
         return []
 
     def _resumed(self, before: Carried, pages: Pages) -> Generator[pa.RecordBatch, None, Session]:
-        """A session that goes on with the state: as it was, or, on a newer version, with rows that wait for that one.
+        """A session that continues from the state: unchanged, or, on a newer version, with its waiting rows.
 
         If memory was changed so that the state no longer fits, another session answers what waited.
         """
@@ -220,7 +218,7 @@ class OwnerCall:
         return session
 
     def _restarted(self, before: Carried, pages: Pages) -> Generator[pa.RecordBatch, None, Session]:
-        """Another session that has answered what waited."""
+        """A new session that has answered the waiting rows."""
         session = Session.first(self.task, pages, self.task.stream, before.unanswered)
         session.turns, self.drained_ms = before.turns, self.call.now_ms
         for batch in before.unanswered:
@@ -261,14 +259,15 @@ class OwnerCall:
     # ------------------------------------------------------------------ rows that are parked
 
     def _born(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """New rows; where they may be parked, with the time they came."""
+        """New rows, with their arrival time if they may be parked."""
         if not isinstance(self.task.request.on_miss, Park):
             return batch
         last, came = self.task.n_stream - 1, pa.array(np.full(batch.num_rows, self.call.now_ms, np.int64))
         return batch.set_column(last, batch.schema.field(last), came)
 
     def _parked(self, others: pa.Table | None) -> pa.Table | None:
-        """Rows to be tried again: those not due yet, and those that missed, unless they are too old or match never."""
+        """Rows to be tried again: those not due yet, and those without a match, unless they are too old or can never
+        match."""
         task, misses, now_ms = self.task, self.task.request.on_miss, self.call.now_ms
         if not isinstance(misses, Park) or not self.missed:
             return others
@@ -282,7 +281,7 @@ class OwnerCall:
         return kept if others is None else pa.concat_tables([others, kept])
 
     def _report(self) -> None:
-        """Tell the driver what sessions did, and what became of rows outside of them."""
+        """Report to the driver the counts of sessions, and of rows outside of them."""
         report = self.report
         if self.arrived is not None and self.arrived.spilled_bytes:
             report.add("arrivals_spilled", self.arrived.spilled_bytes, unit="bytes")
@@ -294,7 +293,7 @@ class OwnerCall:
 
 
 def _check_log(task: EnrichTask, before: Carried | None) -> None:
-    """`ConfigError` if the state was logged elsewhere: what a first attempt at this micro-batch answered is there."""
+    """`ConfigError` if the state was logged elsewhere, where the answers of a first attempt are recorded."""
     if before is not None and before.log not in ("", task.log.mark):
         raise ConfigError(
             f"rows of this checkpoint wait in mode='carry', and what its last micro-batch answered is not in "
@@ -325,7 +324,7 @@ def _check_columns(task: EnrichTask, before: Carried) -> None:
 
 
 def _awaited(task: EnrichTask, before: Carried) -> Pages:
-    """The version that rows which wait were admitted with."""
+    """The version with which waiting rows were admitted."""
     try:
         return task.store.at(before.version)
     except ConfigError as error:

@@ -27,7 +27,7 @@ _UNITS = ("s", "ms", "us", "ns")
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """What the result is made of.
+    """The columns of the result and their origin.
 
     `frame` has the stream columns that are needed, then key columns of ours where types had to be brought together, and
     last the time when a row came if it may be parked.

@@ -1,6 +1,6 @@
 """The ON condition of an enrichment: Spark checks every pair of equal key, then rows without a pair are found.
 
-The join gives the pairs of one stream row one after the other, so that a row is settled when the next one begins: one
+The join yields the pairs of one stream row one after the other, so that a row is complete when the next one begins: one
 row of a batch is kept, whatever the number of its pairs. Nothing is shuffled.
 """
 
@@ -101,7 +101,7 @@ class Conditioned:
         return self.request.how != "inner" or isinstance(self.request.on_miss, DeadLetter)
 
     def columns(self, found: Columns) -> Columns:
-        """The columns of the join, with what tells rows apart if they must be."""
+        """The columns of the join, with a column that marks first pairs if rows must be told apart."""
         if not self.settles:
             return found
         flags = [T.StructField(name, T.BooleanType(), False) for name in (_MATCHED, _FIRST)]
@@ -109,7 +109,7 @@ class Conditioned:
         return replace(found, output=T.StructType([*found.output, *flags]), picked=(*found.picked, last, last + 1))
 
     def check_store(self, store: MasterStore, pages: Pages) -> None:
-        """`UnsupportedError` where the pairs of a row may come apart."""
+        """`UnsupportedError` if the pairs of a row may not be consecutive."""
         if self.settles and not pages.indexed:
             raise UnsupportedError(
                 f"condition={self.request.condition!r} with how={self.request.how!r}: {store.source} has no index, so "
@@ -130,14 +130,14 @@ class Conditioned:
 
 
 def pair_request(request: Request) -> Request:
-    """What the join itself is asked: all pairs of equal key, and where misses are wanted rows without any."""
+    """The request of the join itself: all pairs of equal key, and rows without a pair if these are needed."""
     misses = request.how in ("left", "left_anti") or isinstance(request.on_miss, DeadLetter)
     return replace(request, how="left" if misses else "inner", on_miss=Drop(), columns=None, condition=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Settling:
-    """What a task is told that finds the rows without a pair: as `Conditioned`, in Arrow's types."""
+    """The input of a task that finds the rows without a pair: as `Conditioned`, in Arrow's types."""
 
     task: EnrichTask
     picked: tuple[int, ...]
@@ -145,7 +145,7 @@ class Settling:
     n_stream: int
 
     def rows(self, pairs: pa.RecordBatch, missed: bool = False) -> pa.RecordBatch:
-        """Pairs as the result has them; of rows that `missed`, without the master's columns."""
+        """Pairs as rows of the result; rows that `missed` have no master columns."""
         arrays = [
             pa.nulls(pairs.num_rows, field.type)
             if missed and at >= self.n_stream
@@ -161,7 +161,7 @@ class Settling:
 
 
 class Groups:
-    """Pairs in groups, one a stream row; the last group of a batch stays open, as the next batch may go on with it."""
+    """Pairs in groups, one per stream row; the last group of a batch stays open, as the next batch may continue it."""
 
     def __init__(self) -> None:
         self._open: pa.RecordBatch | None = None
@@ -198,7 +198,7 @@ def _bools(batch: pa.RecordBatch, name: str) -> np.ndarray[tuple[int], np.dtype[
 
 
 def settled(spec: Settling, batches: Batches) -> Batches:
-    """The result of a task: pairs that hold, and what the join says of rows that have none."""
+    """The result of a task: the pairs that hold, and rows without such a pair as `how` requires."""
     given = (batch for batch in batches if batch.num_rows)
     head = next(given, None)
     if head is None:

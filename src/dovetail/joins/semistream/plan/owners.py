@@ -1,4 +1,4 @@
-"""Owners of stream rows: each owner meets its own slice of the master data."""
+"""Assigns stream rows to owners: each owner reads only its own slice of the master data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def owned_rows(task: EnrichTask, owners: int, batches: Batches) -> Batches:
 
 
 class Owners:
-    """The owner of each stream row: pages are dealt to owners in equal runs, keys that no page has by their hash.
+    """The owner of each stream row: pages are assigned to owners in equal runs, keys without a page by their hash.
 
     Rows with a null in their key match nothing and never wait. They go to the owner of this task's number: the same
     one when Spark runs the task again with its rows in another order. Rows may go to other owners from one version of

@@ -42,7 +42,7 @@ from dovetail.spark.frames import arrow_type, is_connect, map_in_arrow, parallel
 from dovetail.spark.hosts.batch import task_frame
 from dovetail.spark.task import MetricsSink
 
-_SAMPLED = 20_000  # keys of a batch DataFrame that tell its skew
+_SAMPLED = 20_000  # keys of a batch DataFrame from which its skew is estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class EnrichPlan:
         return owned.repartitionById(owners, F.col("owner")).drop("owner")
 
     def without_dead_letters(self) -> EnrichPlan:
-        """The same plan for a further query over the rows, whose rows without a match another one keeps."""
+        """The same plan for a further query over the rows, which writes no dead letters."""
         misses = self.request.on_miss
         if not isinstance(misses, DeadLetter):
             return self
@@ -107,7 +107,7 @@ class EnrichPlan:
         return replace(self, task=replace(self.task, request=request))
 
     def metrics(self) -> Metrics:
-        """What the last run measured, with the service rate beside the predicted one; of a stream, all its batches."""
+        """The metrics of the last run, with measured and predicted service rate; for a stream, of all its batches."""
         found = self.sink.collect()
         rate = measured_rate(found)
         if rate is not None:
@@ -157,7 +157,7 @@ class EnrichPlan:
         return [] if rate is None else [f"measured service rate of a task: {rate:,.0f} rows/s{predicted}"]
 
     def _choice(self) -> Choice | None:
-        """What all algorithms would have cost, where one was named."""
+        """The prices of all algorithms, if one was named."""
         task = self.task
         pages = task.store.at(task.version)
         try:
@@ -170,7 +170,7 @@ class EnrichPlan:
 
 
 def measured_rate(metrics: Metrics) -> float | None:
-    """Rows per second that operators served while they were at work; None before a run."""
+    """Rows per second that operators served while they were running; None before a run."""
     names = {entry.name for entry in metrics.entries()}
     if not {"rows", "serving"} <= names or not metrics.value("serving"):
         return None
@@ -178,7 +178,7 @@ def measured_rate(metrics: Metrics) -> float | None:
 
 
 def predicted_rate(metrics: Metrics) -> float | None:
-    """Rows per second that tasks expected once they had seen their first rows; None where no model was asked."""
+    """Rows per second that tasks expected once they had seen their first rows; None if no model was used."""
     if "serving_predicted" not in {entry.name for entry in metrics.entries()}:
         return None
     return metrics.value("rows") / metrics.seconds("serving_predicted")
@@ -253,7 +253,7 @@ def _decided(frame: DataFrame, request: Request, wiring: Wiring, pages: Pages, c
 
 
 def _sample(frame: DataFrame, columns: Columns, wiring: Wiring, pages: Pages) -> Sample | None:
-    """Keys of the first rows of a batch DataFrame; a stream's are not there yet."""
+    """Keys of the first rows of a batch DataFrame; None for a stream."""
     if frame.isStreaming:
         return None
     named = columns.frame.toDF(*(f"c{at}" for at in range(columns.n_stream)))
@@ -318,7 +318,7 @@ def _log(frame: DataFrame, store: MasterStore, request: Request) -> VersionLog:
 
 
 def _in_micro_batch(frame: DataFrame) -> bool:
-    """Whether the function of a foreachBatch plans this; over Spark Connect it cannot be told."""
+    """Whether this is planned inside foreachBatch; unknown over Spark Connect."""
     if is_connect(frame):
         return False
     return bool(frame.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId"))
@@ -333,14 +333,14 @@ def _readable(line: str, names: list[str], columns: Columns) -> str:
 
 
 _TASK_BYTES = 128 << 20  # what Spark reads in one task, at most
-_UNKNOWN_BYTES = 1 << 60  # Spark's size of what it knows nothing of is the largest number there is
+_UNKNOWN_BYTES = 1 << 60  # Spark's size of unknown data is the largest number
 
 
 def task_rows(frame: DataFrame, row_bytes: float, at_least: int) -> int | None:
     """Rows of one task, by Spark's statistics of the plan; None where it has none, as over Spark Connect.
 
-    A row count is there for ranges, local data and analysed tables; otherwise bytes of files or of what a plan makes of
-    them, in rows of `row_bytes`. So many as `at_least` are there in all.
+    Ranges, local data and analysed tables have a row count; otherwise the estimated bytes are divided by `row_bytes`.
+    There are at least `at_least` rows in all.
     """
     if is_connect(frame):
         return None

@@ -1,8 +1,8 @@
-"""A task of an enrichment: what it is told, the attempt that runs, and the session that answers its rows.
+"""Runs a task of an enrichment: its input, the current attempt, and the session that answers its rows.
 
-Both modes use a session: it is opened, adopts new versions, is re-split and reports. In mode "per_batch" a worker keeps
-it between tasks and micro-batches, for its caches only: a session that is lost, with its worker or after a failure, is
-opened again and gives the same answers.
+Both modes use a session: it is opened, adopts new versions, is re-split and reports. In mode "per_batch" a worker
+keeps it between tasks and micro-batches, for its caches only: a lost session is opened again and gives the same
+answers.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.resident import Pool
 from dovetail.spark.task import MetricsSink, TaskAttempt
 
-_CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their dead letters, as far as this worker saw
+_CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their dead letters, seen by this worker
 _WRITER = ThreadPoolExecutor(1, "dovetail-versions")  # starts its thread when it is first used, in this process
 _OUTGROWN = 8  # times the rows of the first turn
 _MOVES = 20  # times that a store without history may change while a task tries to open it
@@ -62,7 +62,7 @@ class EnrichTask:
     Columns have neutral names inside, so that none can clash: the stream's by position, `wiring.on` among them.
     `stream` has the columns that operators get, `picked` is, for each output column, its position among the operator's.
     `dead_letter_columns` are the stream's columns as the user named them. `streams`: the planned frame is a stream.
-    `learns`: the first rows decide sizes, as nothing was known of the stream when it was planned.
+    `learns`: the first rows decide sizes, as the stream was unknown when it was planned.
     """
 
     plan: str
@@ -118,7 +118,7 @@ def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 class Attempt:
-    """The attempt at a task that runs: its place in the query, and what it takes from and leaves in storage.
+    """The current attempt at a task: its place in the query, and its access to storage.
 
     `batch` is the micro-batch that it belongs to; None in a batch query.
     """
@@ -132,7 +132,7 @@ class Attempt:
     def version(self, defer: bool = False) -> str | None:
         """The version that this task must read; None for the newest, where a store keeps no others.
 
-        With `defer`, the log of it is brought to the disk while the task works, until `settle`.
+        With `defer`, its log entry is flushed to disk while the task works, until `settle`.
         """
         task = self.task
         if self.batch is None:
@@ -147,7 +147,7 @@ class Attempt:
         self._syncing = _WRITER.submit(sync_file, place)
 
     def settle(self) -> None:
-        """Wait until the log of the version is on the disk; a task must not end before, nor may a sink be committed."""
+        """Wait until the log of the version is on disk; a task must not end, and no sink commit, before that."""
         try:
             if self._syncing is not None:
                 self._syncing.result()
@@ -155,14 +155,14 @@ class Attempt:
             raise ConfigError(f"the version log {self.task.log.path} cannot be written ({error.strerror}).") from error
 
     def holds(self) -> Holds | None:
-        """Where versions are held that rows may wait for over more than one micro-batch; None if none ever are."""
+        """The holds of versions that rows may wait for over several micro-batches; None if none are held."""
         source = self.task.store.source
         if self.batch is None or self.task.request.as_of != "admitted" or not isinstance(source, PageFileSource):
             return None
         return Holds(source.path, self.batch.query)
 
     def open(self, version: str | None) -> Pages:
-        """The pages of the version. A store without history that has moved on gives what it has, and is logged so."""
+        """The pages of the version. A store without history opens its newest version, which is logged."""
         store, log = self.task.store, self.task.log
         for _ in range(_MOVES):
             try:
@@ -178,7 +178,7 @@ class Attempt:
         raise ConfigError(f"{store.source} changes faster than it can be opened; build a page file from it.")
 
     def _lost(self, batch: Batch, version: str, error: ConfigError) -> ConfigError:
-        """The store's error; if the version is not there any more, with what it was needed for and the way out."""
+        """The store's error; if the version is gone, with what needed it and what to do."""
         current = self.task.store.version()
         if current == version or f"version {version}" not in str(error):
             return error
@@ -232,8 +232,8 @@ def matched(
 class Session:
     """A running join, the version that it reads, and the decision that it runs by.
 
-    `turns` counts tasks, or micro-batches with rows, so far. A session that `is_spent` answered all it was given, but
-    its parts cannot take up the decision, or its turns have outgrown it: the next turn opens another.
+    `turns` counts tasks, or micro-batches with rows, so far. A session that `is_spent` has answered all its rows, but
+    cannot apply the new decision, or its turns have outgrown it: the next turn opens another.
     """
 
     def __init__(self, task: EnrichTask, pages: Pages, stream: pa.Schema, decision: Decision, turns: int = 0) -> None:
@@ -249,7 +249,7 @@ class Session:
     def first(
         cls, task: EnrichTask, pages: Pages, stream: pa.Schema, head: list[pa.RecordBatch], n_rows: int | None = None
     ) -> Session:
-        """A session decided from its first rows, if nothing else is known of the stream; a turn has `n_rows` if known.
+        """A session decided from its first rows, if the stream is otherwise unknown; a turn has `n_rows` rows if known.
 
         The pages are closed if it cannot be opened.
         """
@@ -260,11 +260,11 @@ class Session:
             raise
 
     def push(self, batch: pa.RecordBatch) -> Batches:
-        """Take stream rows and give the answers that are possible now."""
+        """Take stream rows; yields the answers that are now possible."""
         return self.timed(self.operator.push("stream", batch))
 
     def drain(self) -> Batches:
-        """Answer everything that waits."""
+        """Answer all waiting rows."""
         return self.timed(self.operator.drain())
 
     def timed(self, batches: Batches) -> Batches:
@@ -278,7 +278,7 @@ class Session:
             yield batch
 
     def adopt(self, pages: Pages) -> Batches:
-        """Answer what waits from the old version, then read the new one."""
+        """Answer waiting rows from the old version, then read the new one."""
         old = self.pages
         yield from self.timed(self.operator.adopt(pages, changed_pages(self.task, old.version, pages.version)))
         self.pages, self._read = pages, IoDone.by(pages.device)
@@ -322,7 +322,7 @@ class Session:
         return None if found is None or found.same_as(now) else found
 
     def _is_outgrown(self, n_rows: int) -> bool:
-        """Whether turns are now so much larger than the first that another algorithm may suit them."""
+        """Whether turns have grown so much that another algorithm may suit them."""
         price = self.decision.price
         planned = None if price is None or price.setting is None else price.setting.batch_rows
         return self.task.request.algorithm == "auto" and planned is not None and n_rows > _OUTGROWN * planned
@@ -349,7 +349,7 @@ class Session:
 
 
 def _looks_again(turns: int) -> bool:
-    """Whether the skew is estimated again after so many turns: after 4, 16 and 64 of them, then after every 256."""
+    """Whether the skew is estimated again after this turn: after 4, 16 and 64 turns, then after every 256."""
     return turns in (4, 16, 64) or turns % 256 == 0
 
 
@@ -365,7 +365,7 @@ def _first_decision(task: EnrichTask, pages: Pages, head: list[pa.RecordBatch], 
 
 
 def _opened(task: EnrichTask, pages: Pages, stream: pa.Schema, decision: Decision) -> SemiStreamOperator:
-    """The running join in a budget of its own; sizes that this version has no room for are fitted."""
+    """The running join in a budget of its own; sizes that do not fit this version are fitted again."""
     spec = specification(task.request, task.wiring, pages, decision.algorithm, decision.sizes)
     try:
         return spec.open(MemoryBudget(task.request.join_memory, "enrich"), {"stream": stream})
@@ -377,7 +377,7 @@ def _opened(task: EnrichTask, pages: Pages, stream: pa.Schema, decision: Decisio
 
 
 def changed_pages(task: EnrichTask, old: str, new: str) -> I64 | None:
-    """Pages that differ between two versions; None if that cannot be told, as when the old one is gone."""
+    """Pages that differ between two versions; None if unknown, as when the old one is gone."""
     try:
         return task.store.changed(old, new)
     except ConfigError:
@@ -397,7 +397,7 @@ def add_growth(metrics: Metrics, now: Metrics, before: Metrics) -> None:
 _PEEKED = 4  # batches that are looked at before a stream's first rows decide
 
 SESSIONS: Pool[Session] = Pool(most=4)
-"""What this worker keeps between tasks: each session has the budget of a task."""
+"""Sessions that this worker keeps between tasks; each has the budget of a task."""
 
 atexit.register(SESSIONS.close)
 

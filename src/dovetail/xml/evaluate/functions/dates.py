@@ -89,7 +89,7 @@ _NAMES: dict[str, Callable[[Temporal], str]] = {
 
 
 def formatted(value: Temporal, picture: str, language: str | None = None, calendar: str | None = None) -> str:
-    """The value as the picture says. Raises FOFD1340 for pictures that mean nothing, FOFD1350 for parts it lacks."""
+    """The value formatted by the picture. Raises FOFD1340 for invalid pictures, FOFD1350 for parts it lacks."""
     parts, position = [], 0
     for match in re.finditer(r"\[\[|\]\]|\[([^\[\]]*)\]", picture):
         parts += [_plain(picture[position : match.start()], picture)]
@@ -99,7 +99,7 @@ def formatted(value: Temporal, picture: str, language: str | None = None, calend
 
 
 def _other_language(language: str | None) -> str:
-    """What tells that names are not in the language that was asked for."""
+    """The mark that names are not in the requested language."""
     return "" if language is None or language.partition("-")[0] == "en" else "[Language: en]"
 
 

@@ -30,7 +30,7 @@ class Grouping:
     """Grouping signs of the whole part of a picture, each with the count of digits to its right."""
 
     marks: tuple[tuple[int, str], ...]
-    distance: int  # where they go on to the left: of one kind, at equal distances as far as the picture has digits
+    distance: int  # the distance at which they repeat to the left, if they are of one kind and at equal distances
 
     @staticmethod
     def of(pattern: str, signs: str) -> Grouping:
@@ -137,7 +137,7 @@ def _pictures(picture: str) -> tuple[Picture, ...]:
 
 
 def format_number(value: Any, picture: str) -> str:
-    """The number as the picture says. Raises FODF1310 for pictures that mean nothing."""
+    """The number formatted by the picture. Raises FODF1310 for invalid pictures."""
     parts = _pictures(picture)
     if isinstance(value, float) and math.isnan(value):
         return "NaN"
@@ -182,7 +182,7 @@ _ORDINALS = {"One": "First", "Two": "Second", "Three": "Third", "Five": "Fifth",
 
 
 def format_integer(value: int, picture: str) -> str:
-    """The integer as the picture says. Raises FODF1310 for pictures that mean nothing."""
+    """The integer formatted by the picture. Raises FODF1310 for invalid pictures."""
     token, semicolon, modifier = picture.rpartition(";")
     if not semicolon:
         token, modifier = picture, ""

@@ -9,7 +9,7 @@ products.pages/
         index.codes index.pages    for orders other than by key: sorted codes, and the page of each
     .held/<query id>/          versions that a stream still needs, which pruning leaves alone
         batch-17-3-1f2e3d      micro-batch 17 may take version 3-1f2e3d
-        owner-4d5e6f           a line each: the versions that the rows which wait there were admitted with
+        owner-4d5e6f           one line per version with which its waiting rows were admitted
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from dovetail.joins.semistream.master.pages import Order
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Nobody else changes what the page file at this path has, where the file system knows locks."""
+    """Holds an exclusive lock on the page file at this path, if the file system supports locks."""
     if sys.platform == "win32":
         yield
         return
@@ -56,7 +56,7 @@ MANIFEST = "MANIFEST.json"
 DESCRIPTION = "generation.json"
 HELD = ".held"  # a directory for each query, with files of versions that it needs
 _BUILDING = ".building-"
-_ABANDONED_S = 24 * 3600  # a build that has not touched its directory for so long was killed
+_ABANDONED_S = 24 * 3600  # a build that has not touched its directory for this long was killed
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """What one generation of a page file is made of."""
+    """The parts of one generation of a page file."""
 
     id: str
     schema: pa.Schema
@@ -148,7 +148,7 @@ def _from_json(text: str) -> Generation:
 
 
 def local_path(path: str | Path) -> Path:
-    """The place of a page file, whatever directory a process is in; a `PlanError` if it is a URI."""
+    """The absolute path of a page file; a `PlanError` if it is a URI."""
     if "://" in str(path):
         raise PlanError(
             f"{path} is a URI; a page file is a directory that driver and executors mount: give its path.",
@@ -208,7 +208,7 @@ def load(path: Path, number: int) -> Generation:
 
 
 def directory(path: Path, number: int) -> Path:
-    """Where the files of a generation lie."""
+    """The directory of a generation's files."""
     return path / f"generation-{number}"
 
 
@@ -262,13 +262,13 @@ def _check_place(path: Path) -> None:
 
 
 def commit(path: Path, work: Path, generation: Generation) -> Generation:
-    """Make what was built in `work` the newest generation: readers see all of it or, until now, nothing."""
+    """Make what was built in `work` the newest generation, atomically for readers."""
     parts = [*generation.parts, *([generation.null_part] if generation.null_part else [])]
     listed = {name for part in parts for name in (part.rows_file, part.table_file)}
     if generation.index:
         listed |= {"index.codes", "index.pages"}
     for left_over in [entry for entry in work.iterdir() if entry.name not in listed]:
-        left_over.unlink()  # of task attempts that did not count
+        left_over.unlink()  # of failed task attempts
     with locked(path):
         number = max(_numbers(path), default=0) + 1
         fields = {name: getattr(generation, name) for name in generation.__slots__}
@@ -300,9 +300,8 @@ def held(path: Path) -> set[str]:
 
 
 def prune(path: Path, keep: int, also_held: bool = False) -> list[str]:
-    """Remove all but the newest `keep` generations and those that are held; what was removed.
-
-    Readers that have them open read on.
+    """Remove all but the newest `keep` generations and those that are held; returns the removed ones. Open readers can
+    continue.
     """
     if keep < 1:
         raise PlanError(f"keep is {keep}; at least 1 generation must stay.", argument="keep")
@@ -328,7 +327,7 @@ def _write_text(place: Path, text: str) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Bring the names in a directory to the disk."""
+    """Flush the entries of a directory to disk."""
     with contextlib.suppress(OSError):  # some file systems do not sync directories; the rename itself is atomic
         handle = os.open(path, os.O_RDONLY)
         try:
@@ -349,13 +348,13 @@ _REPLAYED_BATCHES = 1  # batches before the newest one whose versions are held: 
 
 @dataclass(frozen=True, slots=True)
 class Holds:
-    """What one query needs of the page file at `path`; written where pruning looks, before rows depend on it."""
+    """Versions of the page file at `path` that one query needs; recorded for pruning before rows depend on them."""
 
     path: str
     query: str
 
     def take(self, batch: int, version: str) -> bool:
-        """Whether the version is there, for a batch that has not begun; if so it stays until two batches later."""
+        """Hold the version for a batch that has not begun, until two batches later; False if it is gone."""
         name = f"batch-{batch}-{version}"
         if not self._write(name, [version]):
             self._remove(name)
@@ -368,14 +367,14 @@ class Holds:
         return True
 
     def wait(self, owner: str, versions: Sequence[str]) -> None:
-        """Rows of this owner wait for these versions, in the state before a batch or after it; none release all."""
+        """Hold the versions that this owner's waiting rows need, before or after a batch; no versions release all."""
         if versions:
             self._write(f"owner-{owner}", sorted(set(versions)))
         else:
             self._remove(f"owner-{owner}")
 
     def _write(self, name: str, versions: Sequence[str]) -> bool:
-        """Whether all versions are there when it is known that they are needed."""
+        """Record the versions as needed; whether all of them still exist."""
         path = Path(self.path)
         place = path / HELD / self.query / name
         temporary = place.with_name(f".{uuid.uuid4().hex}")

@@ -116,7 +116,7 @@ _REPAIR = "build the page file again, or restore it from a copy"
 
 
 class PageFile:
-    """One generation, open: every file it needs is held, so that it can be read on after it was pruned.
+    """One open generation: its files are held open, so that it stays readable after pruning.
 
     Every page is checked against its checksum each time it is read, tables and index when they are opened. A file that
     is short, damaged or cannot be read is a `ConfigError`. Page numbers run through the parts.
@@ -145,7 +145,7 @@ class PageFile:
             self._files.append(_opened(home / part.rows_file, part.nbytes))
 
     def by(self, part: tuple[str, ...]) -> PageFile:
-        """This version looked up by part of its key, whose rows may lie in any page; `ConfigError` if some lie in none.
+        """This version looked up by part of its key, whose rows may be in any page; `ConfigError` if some are in none.
 
         Rows with a null in another part of the key are among those that were left out or kept apart.
         """
@@ -246,7 +246,7 @@ class PageFile:
         self._close()
 
     def _fetch(self, first: int, count: int, size: int) -> pa.Buffer:
-        """The bytes of a run of pages, which may go on in the next part."""
+        """The bytes of a run of pages, which may continue in the next part."""
         data = pa.allocate_buffer(size)
         view, done, page = memoryview(data), 0, first
         while page < first + count:
@@ -280,7 +280,7 @@ class PageFile:
                 whole = read(files[part], [place], offset) == stop - begin
             except OSError:
                 whole = False
-            if not whole:  # cut short by a signal, or an error, which the second attempt tells
+            if not whole:  # cut short by a signal, or an error that the second attempt raises
                 self._fill(part, place, offset)
         return data
 
@@ -372,7 +372,7 @@ def _index(home: Path, generation: Generation, table: pa.Table) -> Index:
 
 
 def _mapped(path: Path, kind: np.dtype[np.signedinteger], index: IndexFile, crc_at: int) -> AnyArray:
-    """A file of the index in memory that the system may take back, after its checksums were compared."""
+    """A memory-mapped file of the index, after its checksums were compared."""
     if index.entries == 0:
         return np.empty(0, kind)
     with os.fdopen(_opened(path, index.entries * kind.itemsize), "rb") as file:
@@ -426,7 +426,7 @@ class PageFileSource:
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def changed(self, old: str, new: str) -> I64 | None:
-        """Pages of `new` that differ from the page of that number in `old`; None if that cannot be told cheaply."""
+        """Pages of `new` that differ from the page of that number in `old`; None if that is not cheap to find."""
         path = Path(self.path)
         before, after = load_version(path, old), load_version(path, new)
         if before.order != after.order or before.key != after.key or not before.schema.equals(after.schema):

@@ -35,7 +35,7 @@ _SHOWN = 5  # offending keys in an error
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """One finished file of pages: where it lies, its table of pages, and where each key of it is."""
+    """One finished file of pages: its path, its table of pages, and the page of each key."""
 
     rows_file: str
     table: pa.Table  # of pages: size, rows, crc, digest, first, last
@@ -134,7 +134,7 @@ class PartWriter:
         for start, stop in zip([0, *cuts[:-1]], cuts, strict=False):
             self._write_page(rows.slice(start, stop - start))
         rest = rows.slice(cuts[-1] if cuts else 0)
-        # A copy, so that the rest of a large batch is let go; waiting for twice the rest keeps huge groups linear.
+        # A copy, so that the rest of a large batch is freed; waiting for twice the rest keeps huge groups linear.
         self._waiting = [pa.concat_batches([rest])] if rest.num_rows else []
         self._waiting_bytes = rest.nbytes
         self._enough = max(8 * self.page_bytes, 2 * rest.nbytes)
@@ -170,7 +170,7 @@ class PartWriter:
         self._tables.sizes.append(message.size + len(padding))
         self._tables.rows.append(rows.num_rows)
         self._tables.crcs.append(zlib.crc32(padding, zlib.crc32(message)))
-        # The checksum finds damage; telling versions of a page apart must not fail once in four thousand million.
+        # The checksum finds damage. To tell versions of a page apart, one collision in 2^32 is too many.
         self._tables.digests.append(hashlib.blake2b(message, digest_size=16).digest())
 
 
@@ -214,7 +214,7 @@ def _normal_type(form: KeyForm) -> pa.DataType:
     return pa.int64() if form.exact else pa.large_binary()
 
 
-DEFAULT_PAGE = "4KB"  # small batches want few rows of many pages; joins read several as one segment where that pays
+DEFAULT_PAGE = "4KB"  # small batches need few rows of many pages; joins read several pages as one segment
 _STEP = 65_536  # rows put in order at a time
 
 
@@ -228,11 +228,10 @@ def write_pages(
     unique: bool = False,
     keep_nulls: bool = False,
 ) -> Generation:
-    """The generation of a page file that these rows, all in memory, became: the first at this path, or the next.
-
-    Rows lie by key, by the falling number in column `frequency` (of a key's rows the highest), or as they come; rows of
-    one key always together. Rows with a null in the key are left out and counted, or kept apart with `keep_nulls`.
-    `unique=True` refuses keys that occur twice. `page` is the size that pages have unless one key's rows need more.
+    """Writes these rows, all in memory, as a new generation of a page file, and returns it. Rows are stored by key, by
+    column `frequency` in descending order (the highest of a key's rows), or in input order; rows of one key are always
+    together. Rows with a null in the key are left out and counted, or kept apart with `keep_nulls`. `unique=True`
+    refuses keys that occur twice. `page` is the size that pages have unless one key's rows need more.
     """
     place, table = local_path(path), as_table(rows)
     check_order(order, frequency, table.schema.names)
@@ -253,7 +252,7 @@ def write_pages(
 
 
 def _laid_out(table: pa.Table, form: KeyForm, order: Order, frequency: str | None) -> I64:
-    """Numbers of the rows that have a key, in the order in which they will lie."""
+    """Numbers of the rows that have a key, in storage order."""
     keys, valid = form.normal([table.column(name) for name in form.names])
     kept = np.flatnonzero(valid)
     weights = None if frequency is None else _weights(table.column(frequency).take(pa.array(kept)), frequency)
@@ -313,12 +312,12 @@ def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None
 
 
 def layout_order(keys: Normal, order: Order, weights: I64 | None) -> I64:
-    """Row numbers in the order in which rows lie."""
+    """Row numbers in storage order."""
     by_key = keys.sorted_rows()
     if order == "key" or len(by_key) == 0:
         return by_key
     starts = np.concatenate([[0], np.flatnonzero(keys.take(by_key).steps()) + 1])
-    # Keys as they come, that is by the first row of each, or by the highest weight.
+    # Keys by the first row of each, or by the highest weight.
     rank = np.minimum.reduceat(by_key, starts) if weights is None else -np.maximum.reduceat(weights[by_key], starts)
     lengths = np.diff([*starts, len(by_key)])
     return by_key[np.argsort(np.repeat(rank, lengths), kind="stable")]
@@ -339,7 +338,7 @@ def part_name(number: int) -> str:
 
 
 def store_part(work: Path, part: Part) -> PartFile:
-    """Write the part's table beside its rows; what the description lists."""
+    """Write the part's table beside its rows; returns its entry in the description."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, part.table.schema) as stream:
         stream.write_table(part.table)
@@ -366,7 +365,7 @@ def store_index(work: Path, part: Part, schema: pa.Schema, form: KeyForm) -> Ind
 
 
 def store_stretch(work: Path, first: int, codes: I64, pages: I32) -> tuple[int, int, int]:
-    """Write entries from number `first` on into the files, which are there; how many, and both checksums."""
+    """Write entries from number `first` on into the existing files; returns their number and both checksums."""
     crcs = []
     for name, values in ((CODES, codes.astype("<i8")), (PAGES, pages.astype("<i4"))):
         with (work / name).open("r+b") as file:
@@ -426,7 +425,7 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Merged:
-    """What merging a stretch gave: entries and checksums, and the codes, with their pages, that several pages share."""
+    """The result of merging a stretch: entries, checksums, and the codes that several pages share, with their pages."""
 
     stretch: tuple[int, int, int]
     clashes: tuple[int, ...]
@@ -443,7 +442,8 @@ def store_index_part(work: Path, part: Part) -> str:
 
 
 def plan_stretches(work: Path, parts: Sequence[IndexPart], entries_each: int) -> list[Stretch]:
-    """Stretches of about so many entries that cover all parts; equal codes share a stretch. Makes the files."""
+    """Stretches of about `entries_each` entries that cover all parts; equal codes share a stretch. Creates the
+    files."""
     for name in (CODES, PAGES):
         (work / name).touch()
     total = sum(part.entries for part in parts)

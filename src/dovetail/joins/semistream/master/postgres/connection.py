@@ -66,20 +66,20 @@ def connect(url: str) -> Connection:
         return made
 
 
-# Connecting takes a hundred milliseconds, asking for a version one: connections that are done with wait here for the
-# next reader. Of this process only: a forked child must not speak on its parent's connections.
+# Connecting takes a hundred milliseconds, asking for a version one: idle connections are kept for the next reader.
+# They belong to this process: a forked child must not use its parent's connections.
 _idle: dict[tuple[int, str], list[Connection]] = {}
 _MOST_IDLE = 2
 
 
 def with_connection(url: str, use: Callable[[Connection], T]) -> tuple[Connection, T]:
-    """A connection and what `use` made of it; one that waited and turns out to be dead is replaced by a new one."""
+    """A connection and the result of `use`; an idle connection that is dead is replaced by a new one."""
     waiting = _idle.get((os.getpid(), url), [])
     while waiting:
         connection = waiting.pop()
         try:
             return connection, use(connection)
-        except Exception:  # whatever is wrong with it, or with the request: a new connection will tell which
+        except Exception:  # a new connection shows whether the connection or the request is at fault
             connection.close()
     connection = connect(url)
     try:
@@ -91,12 +91,12 @@ def with_connection(url: str, use: Callable[[Connection], T]) -> tuple[Connectio
 
 
 def give_back(url: str, connection: Connection) -> None:
-    """Let the next one have the connection, with no transaction open, or close it if enough are waiting."""
+    """Return the connection to the pool, with no transaction open, or close it if the pool is full."""
     waiting = _idle.setdefault((os.getpid(), url), [])
     try:
         with connection.cursor() as cursor:
             cursor.execute("ROLLBACK")
-    except Exception:  # it is dead, which is no harm: nothing was written on it
+    except Exception:  # it is dead; no harm, as it was used for reading only
         connection.close()
         return
     if len(waiting) < _MOST_IDLE:

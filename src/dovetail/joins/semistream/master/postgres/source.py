@@ -91,7 +91,7 @@ class PostgresSource(NoHistory):
 class PostgresReader:
     """One connection whose transaction sees one version, whatever others commit meanwhile.
 
-    A lost connection is opened again at the next read, which goes on if the version is still there. The
+    A lost connection is opened again at the next read, which continues if the version still exists. The
     transaction is open as long as the reader: close it when the version is no longer needed, or the server cannot
     clean up rows that were deleted since; `rest` ends it between reads.
     """
@@ -226,7 +226,7 @@ _KEYS = (*(name for name in _ARROW if name != "time"), "numeric", "uuid")
 
 @dataclass(frozen=True, slots=True)
 class PgColumn:
-    """A column of a table: what it is in PostgreSQL, and what becomes of it."""
+    """A column of a table: its type in PostgreSQL and in Arrow."""
 
     name: str
     pg_type: str
@@ -235,7 +235,7 @@ class PgColumn:
 
     @property
     def selected(self) -> str:
-        """How it is asked for: types that Arrow does not have as text."""
+        """The SQL expression that selects it; types that Arrow does not have are selected as text."""
         as_text = self.pg_type not in _ARROW or self.pg_type == "bpchar"  # which in text has no padding
         return f"{quoted(self.name)}::text" if as_text else quoted(self.name)
 
@@ -249,7 +249,7 @@ class PgColumn:
         return f"${number}::text::{self.pg_type}"
 
     def arrow_column(self, column: pa.ChunkedArray) -> pa.Array:
-        """What the server sent, in its type; a value that does not fit is a `DataError`."""
+        """The server's values in the column's type; a value that does not fit is a `DataError`."""
         array = column.combine_chunks()
         array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
         try:
@@ -327,7 +327,7 @@ class PgTable(Table[PgColumn]):
         return float(sample.nbytes / max(sample.num_rows, 1))
 
     def fences(self, low: Bound, rows: int) -> pa.Table:
-        """Where pages of so many rows begin, from a key on; never inside a key. Keys come as values and as text."""
+        """The first keys of pages of `rows` rows, from a key on, as values and as text; a key is never split."""
         values = [PgColumn(f"k{at}", column.pg_type, column.arrow).selected for at, column in enumerate(self.key)]
         shown = ", ".join(f"{value} AS v{at}, k{at}::text AS t{at}" for at, value in enumerate(values))
         found = query(self._connection, *self.fence_query(low, rows, shown, "{}::int8"))
@@ -336,12 +336,12 @@ class PgTable(Table[PgColumn]):
         return fence_table(keys, binds, found.column("start").combine_chunks())
 
     def rows(self, found: pa.Table) -> pa.RecordBatch:
-        """What the server sent, in our types."""
+        """The server's rows in our types."""
         arrays = [column.arrow_column(found.column(at)) for at, column in enumerate(self._columns)]
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
     def index_advice(self, ranges: Ranges) -> str:
-        """What to do if reading a page would scan the whole table; nothing if an index serves it, or it is small."""
+        """Advice if reading a page would scan the whole table; empty if an index serves it, or the table is small."""
         fences = ranges.table()
         if fences.num_rows < _MANY_PAGES:
             return ""
@@ -360,7 +360,7 @@ class PgTable(Table[PgColumn]):
 
 _AS_THEY_ARE = {"int2": pa.int16(), "int4": pa.int32(), "int8": pa.int64(), "text": pa.string(), "varchar": pa.string()}
 
-# Types whose every value has a text that the server takes. Any text may come where a uuid is the key, and fail there.
+# Types whose values all have a text form that the server accepts. A uuid key may get text that is no uuid.
 _AS_TEXT = ("bool", "float4", "float8", "numeric", "bpchar", "name", "date", "timestamp", "timestamptz")
 
 _TEXTS = ("text", "varchar", "bpchar", "name")
@@ -369,7 +369,7 @@ _TIMES = ("date", "timestamp", "timestamptz")
 
 
 def can_send(key: Sequence[PgColumn]) -> bool:
-    """Whether keys of these columns can be asked for."""
+    """Whether keys of these columns can be sent."""
     return all(column.pg_type in _AS_THEY_ARE or column.pg_type in _AS_TEXT for column in key)
 
 
