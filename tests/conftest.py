@@ -1,10 +1,10 @@
 """One Spark session for all tests that need one: two cores, few partitions, no web page; and which tests are run.
 
-A test marked `sampled(n)` has many parameters of one kind: a run takes one in n of them, the next run the next ones, so
-that n runs take all. A run of the whole suite also takes one in ten of all other parameters, and one in ten of the
-tests on Spark, which take seconds each; a run of named files takes all of these. `--sample NUMBER`, which every run
-prints, repeats a choice. A test marked `slow` kills processes, starts clusters or takes large inputs: `pytest --slow`
-runs just these, `pytest --all` everything.
+A test marked `sampled(n)` has many parameters of one kind, or takes long: a run takes one in n of them, the next run
+the next ones, so that n runs take all. A run of the whole suite also takes one in ten of all other parameters, one in
+ten of the tests on Spark, which take seconds each, and one in four of those of `bench/`; a run of named files takes all
+of these. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills processes, starts
+clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_ON_SPARK, _OF_PARAMETERS = 10, 10  # a run of the whole suite takes one in so many, where no mark says how many
+_ON_SPARK, _OF_PARAMETERS, _OF_BENCH = 10, 10, 4  # a run of the whole suite takes one in n, where no mark gives n
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -90,7 +90,9 @@ def _one_in(item: pytest.Item) -> int:
         return 1
     if "spark" in getattr(item, "fixturenames", ()):
         return _ON_SPARK
-    return _OF_PARAMETERS if hasattr(item, "callspec") else 1
+    if hasattr(item, "callspec"):
+        return _OF_PARAMETERS
+    return _OF_BENCH if "bench" in item.path.parts else 1
 
 
 @pytest.fixture(scope="session")

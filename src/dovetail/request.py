@@ -91,7 +91,9 @@ def _signature(function: Callable[..., Any], options: Any) -> inspect.Signature:
     """The inputs of the function and then the options; types are resolved, so that editors list words."""
     written, hints = inspect.signature(function), get_type_hints(function)
     inputs = [parameter.replace(annotation=hints[name]) for name, parameter in list(written.parameters.items())[:-1]]
-    kinds = get_type_hints(options, localns=vars(inspect.getmodule(function)))
+    # Types of the options mean what they mean in their own module; the function's knows those that need Spark.
+    names = vars(inspect.getmodule(function)) | vars(inspect.getmodule(options))
+    kinds = get_type_hints(options, localns=names)
     asked = [p.replace(annotation=kinds[p.name]) for p in inspect.signature(options).parameters.values()]
     return inspect.Signature([*inputs, *asked], return_annotation=hints["return"])
 

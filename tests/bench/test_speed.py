@@ -76,7 +76,8 @@ def test_a_claim_against_several_is_against_the_best_of_each_round() -> None:
     assert point.measure(Bound("c", "ours", 1.0, against="a | b")) is None
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.slow
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", TABLES)
 def test_each_case_runs_at_a_tiny_scale(name: str) -> None:
     case = tiny(name)

@@ -60,6 +60,7 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.sampled(3)
 def test_an_edit_of_the_source_is_noticed_even_at_the_same_time_and_size(script, tmp_path):
     cache = tmp_path / "cache"
     before = script.stat()
@@ -69,6 +70,7 @@ def test_an_edit_of_the_source_is_noticed_even_at_the_same_time_and_size(script,
     assert answer(started(script, cache, "int64")) == {"found": [-45.0], "hits": 0, "misses": 1}
 
 
+@pytest.mark.sampled(3)
 def test_a_copy_of_the_source_in_another_place_finds_what_was_compiled(script, tmp_path):
     cache = tmp_path / "cache"
     answer(started(script, cache, "int64"))
@@ -78,6 +80,7 @@ def test_a_copy_of_the_source_in_another_place_finds_what_was_compiled(script, t
     assert answer(started(copy, cache, "int64")) == {"found": [45.0], "hits": 1, "misses": 0}
 
 
+@pytest.mark.sampled(3)
 def test_a_read_only_process_loads_but_writes_nothing(script, tmp_path):
     cache = tmp_path / "cache"
     assert answer(started(script, cache, "int64", DOVETAIL_CACHE_READONLY="1"))["misses"] == 1
@@ -98,6 +101,7 @@ def test_several_writers_at_once_leave_a_cache_that_is_right(script, tmp_path):
     assert answer(started(script, cache, *types)) == {"found": [45.0] * 4, "hits": 4, "misses": 0}
 
 
+@pytest.mark.sampled(3)
 def test_a_damaged_cache_is_compiled_anew_and_mended(script, tmp_path):
     cache = tmp_path / "cache"
     answer(started(script, cache, "int64"))

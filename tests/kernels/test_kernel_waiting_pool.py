@@ -27,7 +27,8 @@ def settle(pool: Any, segment: int, codes: Any, how: int = matching.LEFT, room: 
     out, scratch, pairs = (np.empty(room, np.int64), np.empty(room, np.int64)), matching.empty_scratch(64), []
     while pool.held[segment]:
         pool.meta[pools.LOADS] += 1
-        n, *_ = matching.resolve(pool, segment, int64s(codes), 0, scratch, how, out, 0, 10, False)
+        waiting = int(pool.held[segment])
+        n, *_ = matching.meet(pool, segment, waiting, True, int64s(codes), 0, scratch, how, out, 0, 10, False)
         pairs += list(zip(out[0][:n].tolist(), out[1][:n].tolist(), strict=True))
     return pairs
 

@@ -32,6 +32,7 @@ def test_the_others_give_theirs(name: str, x: float) -> None:
         assert found["oldest"] == pytest.approx(9.75, abs=0.3)  # 2f - f² with f = 5 %
 
 
+@pytest.mark.sampled(3)
 def test_diner_gives_more_of_band_joins_than_the_merge_join() -> None:
     """The stock prices are one random walk each, so only the factor of the reference counts can be expected of them."""
     assert shares_of_bands("weather") == pytest.approx(PRINTED["bands"]["weather"], abs=1.5)

@@ -12,10 +12,10 @@ from dovetail.errors import DovetailError, PlanError
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.relation import ALIASES, RELATIONS, RelationName
 from dovetail.joins.interval.request import Algorithm as IntervalAlgorithm
-from dovetail.joins.online.api import Algorithm as OnlineAlgorithm
-from dovetail.joins.online.api import MultiAlgorithm, MultiJoinOptions, OnlineJoinOptions
 from dovetail.joins.online.operators import ALGORITHMS as ONLINE
 from dovetail.joins.online.operators import MULTIWAY
+from dovetail.joins.online.request import Algorithm as OnlineAlgorithm
+from dovetail.joins.online.request import MultiAlgorithm, MultiJoinOptions, OnlineJoinOptions
 from dovetail.joins.semistream.operators import ALGORITHMS as SEMISTREAM
 from dovetail.joins.semistream.request import Algorithm as EnrichAlgorithm
 

@@ -155,12 +155,13 @@ def _counted_rereads(ratio: float) -> float:
     run = run_local(ALGORITHMS["diner"](on=("key",)), inputs, _COUNTED_BYTES, Schedule("round_robin"))
     for _ in run:
         pass
-    written, read = (
-        sum(run.metrics.value(name, side) for side in ("left", "right")) for name in ("blocks_flushed", "blocks_read")
+    written, read, size, runs = (
+        sum(run.metrics.value(name, side) for side in ("left", "right"))
+        for name in ("blocks_flushed", "blocks_read", "bytes_flushed", "run_bytes_read")
     )
     if not written:
         raise DataError(f"an input {ratio:g} times as large as memory was not written to disk.")
-    return read / written
+    return read / written + runs / size
 
 
 def online_bill(cluster: Cluster, profile: Profile) -> Bill:

@@ -38,7 +38,8 @@ BOUND_TYPES = (
 """Types of bounds and times: they have an order, and differences."""
 _WIDTHS = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
 _TEXT_BYTES = 32  # a value without a fixed width is taken at this
-UNKNOWN_BYTES = 1 << 50  # Spark's default for sizes that it cannot estimate is larger
+_MOST_FILES = 1_000  # of an input whose plan is recognised again
+UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes to be larger than this
 
 
 def check_input(name: str, frame: DataFrame, join: str) -> None:
@@ -228,18 +229,37 @@ def known_bytes(frame: DataFrame) -> int:
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
-def plan_key(frame: DataFrame) -> tuple[int, int] | None:
-    """The plan and the size of a DataFrame: equal for DataFrames of this session that read the same data; no job.
+def plan_key(frame: DataFrame) -> tuple[int, int, str] | None:
+    """Identifies the rows that a DataFrame reads in this session, by its plan, size and files; no job.
 
-    None if unknown: over Spark Connect, for random values, and for sources whose size Spark does not know.
+    Files are compared by path, length and time of change. None if equal keys could mean other rows: over Spark Connect,
+    for random values, and for sources other than files and local rows.
     """
     if is_connect(frame):
         return None
     execution = frame._jdf.queryExecution()
+    plan = execution.analyzed()
     size = int(execution.optimizedPlan().stats().sizeInBytes())
-    if size >= UNKNOWN_BYTES or not execution.analyzed().deterministic():
+    if size >= UNKNOWN_BYTES or not plan.deterministic() or not plan.subqueriesAll().isEmpty():
         return None
-    return int(frame._jdf.semanticHash()), size
+    leaves = plan.collectLeaves()
+    read = [_source_key(leaves.apply(number)) for number in range(leaves.size())]
+    if None in read:
+        return None
+    return int(frame._jdf.semanticHash()), size, "\n".join(map(str, read))
+
+
+def _source_key(leaf: Any) -> str | None:
+    """What a leaf of a plan reads: its files with their lengths and times, or nothing but what the plan says itself."""
+    kind = str(leaf.getClass().getSimpleName())
+    if kind in ("LocalRelation", "Range", "OneRowRelation"):
+        return kind
+    if kind != "LogicalRelation" or leaf.relation().getClass().getSimpleName() != "HadoopFsRelation":
+        return None
+    place = leaf.relation().location()
+    if place.getClass().getSimpleName() != "InMemoryFileIndex" or place.allFiles().size() > _MOST_FILES:
+        return None
+    return str(place.allFiles().mkString("\n"))
 
 
 def collation_of(kind: T.DataType) -> str | None:

@@ -1,19 +1,17 @@
-"""XQuery over collections of XML files on Spark: the public functions, and their options."""
+"""XQuery over collections of XML files on Spark: the functions that users call."""
 
 from __future__ import annotations
 
 import datetime
 import functools
 from collections.abc import Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
-from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import PlanError
-from dovetail.request import DEFAULT_MEMORY, one_of, parse_partitions, parse_size, takes
+from dovetail.request import takes
 from dovetail.spark.frames import parallelism, require_classic
 from dovetail.spark.task import MetricsSink
 from dovetail.xml.algebra.expressions import SEQUENCE, Call, Constant, Expression, Variable
@@ -23,64 +21,13 @@ from dovetail.xml.algebra.operators import Assign, DistributeResult, Operator, U
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.evaluate.calls import check_module
 from dovetail.xml.execute.tasks import Job, Row, Typed
-from dovetail.xml.plan import Route, XQueryPlan
+from dovetail.xml.plan import XQueryPlan
+from dovetail.xml.request import Request, XQueryOptions
 from dovetail.xml.rules.order import Rewriting, rewrite
 from dovetail.xml.scan.files import ENDINGS, Collection, collection_of, local_paths
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.syntax.tree import Module, deep_stack
 from dovetail.xml.xdm.values import cast
-
-Output = Literal["items", "columns"]
-OnError = Literal["fail", "skip"]
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A validated request; collections and variables are checked later, against the query."""
-
-    collections: Mapping[str, str | Path]
-    variables: Mapping[str, Any]
-    output: Output
-    skips: bool
-    partitions: int | None
-    memory: int
-    context: str | None
-    route: Route
-
-
-@dataclass(frozen=True)
-class XQueryOptions:
-    """The options of `xquery`, and the collections that it reads, which may be given by position."""
-
-    collections: Mapping[str, str | Path] | None = None
-    _: KW_ONLY
-    variables: Mapping[str, Any] | None = None
-    output: Output = "items"
-    on_error: OnError = "fail"
-    partitions: int | None = None
-    memory: int | str = DEFAULT_MEMORY
-    context: str | Path | None = None
-    route: Route = "auto"
-
-    def request(self) -> Request:
-        """The request, or a `PlanError` that says what to change."""
-        return Request(
-            _named("collections", self.collections),
-            _named("variables", self.variables),
-            one_of("output", self.output, get_args(Output)),
-            one_of("on_error", self.on_error, get_args(OnError)) == "skip",
-            parse_partitions(self.partitions),
-            parse_size("memory", self.memory),
-            None if self.context is None else str(self.context),
-            one_of("route", self.route, get_args(Route)),
-        )
-
-
-def _named(argument: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    if given is not None and not isinstance(given, Mapping):
-        raise PlanError(f"{argument}={given!r} must be a mapping by name.", argument=argument)
-    return given or {}
-
 
 PARTITION_BYTES = 128 << 20
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
-from typing import Literal
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -71,12 +70,10 @@ from dovetail.xml.execute.tasks import (
     run_rest,
     run_whole,
 )
+from dovetail.xml.request import Route
 from dovetail.xml.rules.order import Rewriting
 from dovetail.xml.scan.files import Collection
 from dovetail.xml.syntax.tree import deep_stack
-
-Route = Literal["auto", "tuples", "one_task"]
-"""How a query runs: by the best valid plan, with every element built, or all of it in one task."""
 
 
 @dataclass(frozen=True, slots=True)

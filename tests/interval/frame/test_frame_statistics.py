@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 ROWS = 60_000
+OPERATORS = ("forward_scan", "time_sweep", "sort_merge", "oip", "dip")
 
 
 @pytest.fixture(autouse=True)
@@ -71,6 +72,37 @@ def test_a_frame_that_is_read_again_is_not_asked_again(spark: SparkSession, tmp_
     random = rising(spark, 40).selectExpr("start", "end + cast(rand() * 3 as int) as end")
     plan_interval_join(random, right)
     assert planned(spark, random.select("*"), right)[0] == 1, "random rows may differ"
+
+
+def test_files_that_changed_are_asked_again(spark: SparkSession, tmp_path: Path) -> None:
+    place = str(tmp_path / "intervals")
+
+    def written(first: int) -> DataFrame:
+        """Files of the same sizes for every `first`."""
+        rows = spark.range(first, first + 500, 1, 2).selectExpr("id as start", "id + 7 as end")
+        rows.write.mode("overwrite").option("compression", "none").parquet(place)
+        return spark.read.parquet(place)
+
+    early, late = (plan_interval_join(frame, frame).inputs.statistics[0] for frame in map(written, (0, 9_000)))
+    assert (early.low, late.low) == (0.0, 9_000.0)
+
+
+@pytest.mark.parametrize("algorithm", ["auto", "native", "bins", *OPERATORS])
+@pytest.mark.parametrize("how", ["inner", "full", "left_anti"])
+def test_statistics_of_other_rows_change_no_answer(spark: SparkSession, algorithm: Any, how: Any) -> None:
+    """Planned for short intervals near 0, joined are long ones far away."""
+    rows = spark.range(200)
+    short = rows.selectExpr("id % 3 as k", "id as start", "id + 2 as end")
+    long = rows.selectExpr("id % 3 as k", "id * 50 - 2000 as start", "id * 50 - 1600 + id % 5 as end")
+    on = ["k"] if algorithm == "native" else []
+    plan_interval_join(short, short, how=how, algorithm=algorithm, on=on)
+    frame_statistics._KEPT[long] = dict(frame_statistics._KEPT[short])
+    plan = plan_interval_join(long, long, how=how, algorithm=algorithm, on=on, memory="1MB")
+    assert plan.inputs.statistics[0].high < 300
+    found = sorted(map(str, plan.frame().collect()))
+    del frame_statistics._KEPT[long]
+    expected = interval_join(long, long, how=how, algorithm="nested_loop", on=on)
+    assert found == sorted(map(str, expected.collect()))
 
 
 def test_inverted_rows_are_looked_for_in_every_frame(spark: SparkSession, tmp_path: Path) -> None:

@@ -19,11 +19,11 @@ from tests.oracle import equi_join
 
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.online import bucket_state
-from dovetail.joins.online.api import Terms
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_state import EPOCH
 from dovetail.joins.online.plan import buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask
+from dovetail.joins.online.request import Terms
 from dovetail.spark.hosts.stateful import Buckets
 
 KB = 1 << 10

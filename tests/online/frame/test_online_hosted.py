@@ -27,7 +27,6 @@ from hypothesis import strategies as st
 from tests.online.frame.cases import Bag, bag, expected, side_table
 
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.joins.online.api import OnlineJoinOptions
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Running, Work
 from dovetail.joins.online.bucket_rule import BucketRule, hot_as_text
 from dovetail.joins.online.bucket_state import (
@@ -44,6 +43,7 @@ from dovetail.joins.online.bucket_state import (
 )
 from dovetail.joins.online.graph import Band, Predicate, pair_graph
 from dovetail.joins.online.operators import ALGORITHMS
+from dovetail.joins.online.request import OnlineJoinOptions
 from dovetail.spark.hosts import resident
 from dovetail.spark.hosts.resident import (
     ADDRESS,
@@ -361,6 +361,7 @@ def test_the_host_process_ends_with_its_parent(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.sampled(3)
 def test_a_host_that_dies_is_started_again_once_for_all_workers(tmp_path: Path) -> None:
     path = os.pathsep.join([str(Path.cwd() / "src"), str(Path.cwd())])
     env = os.environ | {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path), "PYTHONPATH": path}

@@ -15,12 +15,12 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.online.frame.test_online_long import BUCKET, HEADER, Kept, answers_of
 
 from dovetail.joins.online import bucket_state
-from dovetail.joins.online.api import Terms
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.bucket_state import lateness_of
 from dovetail.joins.online.graph import SIDES, Band, Predicate, pair_graph
 from dovetail.joins.online.plan import buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask
+from dovetail.joins.online.request import Terms
 from dovetail.spark.hosts import resident
 from dovetail.spark.hosts.stateful import Buckets
 

@@ -17,10 +17,10 @@ from tests.online.frame.cases import bag
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
-from dovetail.joins.online.api import Terms
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask
+from dovetail.joins.online.request import Terms
 from dovetail.spark.hosts.stateful import Buckets
 
 SCHEMAS = [pa.schema([("k", pa.int64()), (name, pa.int64())]) for name in "abc"]

@@ -31,6 +31,7 @@ def test_miner_beats_mjoin_unless_that_evicts_its_smallest_bucket() -> None:
 NAMES = ("MINER", "MJoin largest", "MJoin smallest")
 
 
+@pytest.mark.sampled(3)
 def test_the_table_of_evidence_shows_nothing_lost_or_twice() -> None:
     lines = [line.split() for line in evidence_table(0.02).splitlines()[1:]]
     assert [line[0] for line in lines] == list(TRIALS)

@@ -96,6 +96,7 @@ def test_a_unit_of_work_is_one_block_of_each_input_beside_the_outer_batch(tree: 
         operator.close()
 
 
+@pytest.mark.sampled(3)
 def test_after_a_drain_nothing_is_owed_and_nothing_comes_twice() -> None:
     for algorithm in ("mjoin", "miner"):
         for tree in ("sstar3", "chain3"):

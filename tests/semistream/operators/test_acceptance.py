@@ -105,6 +105,7 @@ def test_alternate_lookup_without_skew_costs_and_guarded_does_not() -> None:
     assert guarded / oldest >= 0.99
 
 
+@pytest.mark.sampled(3)
 def test_flow_balance_of_the_two_phases() -> None:
     n, cached, slots = 200_000, 1_600, 28_000
     sizes = Sizes(waiting=slots, per_segment=1, pinned=cached // 50)

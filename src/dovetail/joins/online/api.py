@@ -1,169 +1,38 @@
-"""Online joins of streams, or of batch DataFrames, on Spark: the public functions, and checks of their arguments."""
+"""Online joins of streams, or of batch DataFrames, on Spark: what users call."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from dataclasses import replace
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from dovetail.engine.layout import key_pairs
-from dovetail.errors import PlanError, UnsupportedError
+from dovetail.errors import PlanError
 from dovetail.joins.online.answers import multi_schema
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_rule import hot_as_text
-from dovetail.joins.online.graph import SIDES, Band, JoinGraph, Predicate, Term, join_graph, pair_graph
-from dovetail.joins.online.operators import ALGORITHMS
-from dovetail.joins.online.plan.buckets import CHANGE_COLUMN, Owed, Terms
-from dovetail.joins.online.plan.plan import End, Inputs, Named, OnlinePlan, arrow_schema, with_collation_keys
+from dovetail.joins.online.graph import SIDES, JoinGraph, Predicate, Term, join_graph, pair_graph
+from dovetail.joins.online.plan.buckets import CHANGE_COLUMN
+from dovetail.joins.online.plan.plan import (
+    End,  # noqa: F401  (it is in the type of an option)
+    Inputs,
+    Named,
+    OnlinePlan,
+    arrow_schema,
+    with_collation_keys,
+)
+from dovetail.joins.online.request import MultiJoinOptions, MultiRequest, OnlineJoinOptions, Request
 from dovetail.request import (
-    DEFAULT_MEMORY,
-    HowName,
     Key,
-    Keys,
-    one_of,
     output_names,
-    parse_columns,
-    parse_flag,
-    parse_how,
-    parse_keys,
-    parse_ms,
-    parse_partitions,
-    parse_size,
-    parse_suffixes,
     takes,
     wanted_columns,
 )
 from dovetail.spark.inputs import check_collations
-
-Algorithm = Literal["auto", "shj", "dphj", "xjoin", "pmj", "hmj", "rpj", "ehj", "diner"]
-MultiAlgorithm = Literal["auto", "mjoin", "miner"]
-AUTO: dict[str, str] = {"online_join": "diner", "online_multijoin": "miner"}
-"""The meaning of algorithm="auto": the join that supports bands, uses pauses, and spills rows of least benefit."""
-
-
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A validated request for a join of two inputs; columns are checked later, against both."""
-
-    keys: tuple[Key, ...]
-    within: Band | None
-    terms: Terms
-    columns: tuple[str, ...] | None = None
-    suffixes: tuple[str, str] = ("", "_right")
-    hot: Sequence[Any] | None = None
-    end_of_input: End = None
-
-    @property
-    def on(self) -> tuple[str | tuple[str, str], ...]:
-        """The keys in the form of the operators."""
-        return tuple(key.name for key in self.keys)
-
-
-@dataclass(frozen=True, slots=True)
-class MultiRequest:
-    """A validated request for a join of many inputs; predicates and columns are checked later, against them."""
-
-    on: tuple[tuple[Any, ...], ...]
-    terms: Terms
-    columns: tuple[str, ...] | None
-    suffixes: Mapping[str, str] | None
-    rows: Mapping[str, float] | None
-    end_of_input: End
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnlineOptions:
-    """The options that all online joins share."""
-
-    memory: int | str = DEFAULT_MEMORY
-    partitions: int | None = None
-    wait: str | float = "25 ms"
-    owed: Owed = "idle"
-    end_of_input: End = None
-    retain: str | float | None = None
-    with_phase: bool = False
-    columns: Sequence[str] | None = None
-
-    def terms(self, algorithm: str) -> Terms:
-        """These options, with the algorithm to run."""
-        return Terms(
-            algorithm,
-            parse_size("memory", self.memory),
-            parse_partitions(self.partitions),
-            parse_ms("wait", self.wait),
-            one_of("owed", self.owed, get_args(Owed)),
-            None if self.retain is None else parse_ms("retain", self.retain),
-            parse_flag("with_phase", self.with_phase),
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class OnlineJoinOptions(OnlineOptions):
-    """The options of `online_join`."""
-
-    on: Keys | None = None
-    within: Band | Sequence[Any] | None = None
-    how: HowName = "inner"
-    algorithm: Algorithm = "auto"
-    suffixes: tuple[str, str] = ("", "_right")
-    hot: Sequence[Any] | None = None
-
-    def request(self) -> Request:
-        """The join, or an error that says what to change."""
-        _check_how(self.how)
-        named = one_of("algorithm", self.algorithm, get_args(Algorithm))
-        terms = self.terms(AUTO["online_join"] if named == "auto" else named)
-        request = Request(
-            parse_keys(self.on),
-            None if self.within is None else Band.of(self.within),
-            terms,
-            parse_columns(self.columns),
-            parse_suffixes(self.suffixes),
-            self.hot,
-            self.end_of_input,
-        )
-        ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses unsupported predicates
-        return request
-
-
-@dataclass(frozen=True, kw_only=True)
-class MultiJoinOptions(OnlineOptions):
-    """The options of `online_multijoin`."""
-
-    on: Sequence[tuple[Any, ...]]
-    algorithm: MultiAlgorithm = "auto"
-    suffixes: Mapping[str, str] | None = None
-    rows: Mapping[str, float] | None = None
-
-    def request(self) -> MultiRequest:
-        """The join, or an error that says what to change."""
-        if isinstance(self.on, str) or not all(isinstance(term, (tuple, list)) for term in self.on):
-            raise PlanError(
-                f"on={self.on!r}: give a list of predicates such as ('orders.id', 'items.order_id').", argument="on"
-            )
-        named = one_of("algorithm", self.algorithm, get_args(MultiAlgorithm))
-        return MultiRequest(
-            tuple(tuple(term) for term in self.on),
-            self.terms(AUTO["online_multijoin"] if named == "auto" else named),
-            parse_columns(self.columns),
-            self.suffixes,
-            self.rows,
-            self.end_of_input,
-        )
-
-
-def _check_how(how: str) -> None:
-    if parse_how(how) != "inner":
-        raise UnsupportedError(
-            f"how={how!r}: online joins give matching pairs as they come and are inner joins only; use Spark's own "
-            f"stream-stream join with a watermark for outer and semi joins.",
-            argument="how",
-        )
-
 
 _PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
 _TREE_BANDS = "all inputs and, between all that are joined, a band (first time, second time, timedelta, timedelta)"

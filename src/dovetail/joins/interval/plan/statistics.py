@@ -141,9 +141,9 @@ def _remember(side: Side, question: Question, known: SideStatistics | int) -> No
 def collect_statistics(left: Side, right: Side, request: Request) -> tuple[SideStatistics, SideStatistics]:
     """Statistics of both sides; a `DataError` if there are inverted intervals and they are an error.
 
-    They are kept with the DataFrame object, and for another one with the same plan and size. If the rows have changed
-    nevertheless, as those of a database may, then the plan fits the old rows; the answer is right, and inverted rows
-    are still reported.
+    They are kept with the DataFrame object, and for another one that reads the same files by the same plan. If the rows
+    of a kept DataFrame have changed, then the plan fits the old rows; the answer is right, and inverted rows are still
+    reported.
     """
     asked = [_Asked(left, False), _Asked(right, _keeps_rows(request, right))]
     missing = {(id(one.side.source), one.question): one for one in asked if one.known is None}

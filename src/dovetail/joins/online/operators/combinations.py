@@ -343,14 +343,18 @@ class Combinations:
         if len(source.numbers) < _MANY or size < 2 * store.largest:
             return source
         runs = LongBlocks(store)
-        files.callback(runs.close)
+        files.callback(self._close, runs, self.join.names[r])
         for part in self._survivors([], [Step(r)], source, size, rule, False):
             copies = 2 * part.nbytes
             self.join.reserve_blocks(copies)
             runs.append(part)
             self.join.let_blocks_go(copies)
-        self.join.metrics.add("runs_written", len(runs), self.join.names[r], unit="runs")
         return Source(runs, range(len(runs)))
+
+    def _close(self, runs: LongBlocks, name: str) -> None:
+        self.join.metrics.add("runs_written", len(runs), name, unit="runs")
+        self.join.metrics.add("run_bytes_read", runs.file.bytes_read, name, unit="bytes")
+        runs.close()
 
     def _held(
         self, parts: list[Part], steps: list[Step], sources: Sequence[Source], shares: Sequence[int], rule: Rule

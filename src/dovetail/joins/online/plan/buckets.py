@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,6 +38,7 @@ from dovetail.joins.online.bucket_state import (
     pack_events,
     unpack_events,
 )
+from dovetail.joins.online.request import Terms
 from dovetail.joins.online.row_pages import in_fixed_order
 from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.batch import Bucketed
@@ -46,29 +47,6 @@ from dovetail.spark.hosts.resident import Answers as Turned
 from dovetail.spark.hosts.resident import Log, ResidentCall, run_call
 from dovetail.spark.hosts.stateful import Arrivals, BucketCall
 from dovetail.spark.task import MetricsSink, TaskAttempt, state_partitions
-
-Owed = Literal["idle", "batch"]
-REACTS = ("diner", "xjoin", "hmj", "rpj", "miner")
-"""Joins with a reactive phase."""
-
-
-@dataclass(frozen=True, slots=True)
-class Terms:
-    """The common options of online joins, validated. Times are milliseconds, memory bytes."""
-
-    algorithm: str
-    memory: int
-    partitions: int | None
-    wait_ms: int
-    owed: Owed
-    retain_ms: int | None
-    with_phase: bool
-
-    @property
-    def reacts(self) -> bool:
-        """Whether pauses are used."""
-        return self.owed == "idle" and self.algorithm in REACTS
-
 
 CHANGE_COLUMN = "_change_type"
 """Names of the column by which change feeds mark inserted rows; other rows cannot be joined."""

@@ -21,7 +21,8 @@ from dovetail.joins.online.bucket_join import BucketJoin
 from dovetail.joins.online.bucket_state import Lateness, lateness_of
 from dovetail.joins.online.graph import SIDES, JoinGraph
 from dovetail.joins.online.plan.available_now import end_when_done
-from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask, Terms, join_buckets
+from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask, join_buckets
+from dovetail.joins.online.request import Terms
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.hosts.batch import bucket_frame
 from dovetail.spark.hosts.stateful import stateful_frame
