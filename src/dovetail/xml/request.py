@@ -13,7 +13,7 @@ from dovetail.request import DEFAULT_MEMORY, one_of, parse_partitions, parse_siz
 Output = Literal["items", "columns"]
 OnError = Literal["fail", "skip"]
 Route = Literal["auto", "tuples", "one_task"]
-"""How a query runs: as well as can be proved right, with every element built, or all of it in one task."""
+"""How a query runs: by the best valid plan, with every element built, or all of it in one task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Checks the options of online joins, before anything touches Spark."""
+"""Checks the options of online joins, before Spark is used."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Algorithm = Literal["auto", "shj", "dphj", "xjoin", "pmj", "hmj", "rpj", "ehj", "diner"]
 MultiAlgorithm = Literal["auto", "mjoin", "miner"]
 AUTO: dict[str, str] = {"online_join": "diner", "online_multijoin": "miner"}
-"""What algorithm="auto" stands for: the join that finds bands too, uses pauses, and spills what is least wanted."""
+"""The meaning of algorithm="auto": the join that supports bands, uses pauses, and spills rows of least benefit."""
 Owed = Literal["idle", "batch"]
 REACTS = ("diner", "xjoin", "hmj", "rpj", "miner")
 """Joins with a reactive phase."""
@@ -39,7 +39,7 @@ REACTS = ("diner", "xjoin", "hmj", "rpj", "miner")
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """What is asked of an online join whatever it joins. Times are milliseconds, memory bytes."""
+    """The common options of online joins, validated. Times are milliseconds, memory bytes."""
 
     algorithm: str
     memory: int
@@ -69,7 +69,7 @@ class Request:
 
     @property
     def on(self) -> tuple[str | tuple[str, str], ...]:
-        """The keys as the operators take them."""
+        """The keys in the form of the operators."""
         return tuple(key.name for key in self.keys)
 
 
@@ -87,7 +87,7 @@ class MultiRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class OnlineOptions:
-    """How streams are joined, whatever they are joined by: options of all online joins."""
+    """The options that all online joins share."""
 
     memory: int | str = DEFAULT_MEMORY
     partitions: int | None = None
@@ -99,7 +99,7 @@ class OnlineOptions:
     columns: Sequence[str] | None = None
 
     def terms(self, algorithm: str) -> Terms:
-        """These options, with the algorithm that is to run."""
+        """These options, with the algorithm to run."""
         return Terms(
             algorithm,
             parse_size("memory", self.memory),
@@ -136,7 +136,7 @@ class OnlineJoinOptions(OnlineOptions):
             self.hot,
             self.end_of_input,
         )
-        ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses what this algorithm cannot find
+        ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses unsupported predicates
         return request
 
 
