@@ -209,7 +209,7 @@ class Reservation:
             raise BudgetExceeded(self._refusal(n))
 
     def shrink(self, n: int) -> None:
-        """Give back `n` bytes of those held."""
+        """Release `n` of the held bytes."""
         _check_amount(n)
         with self.budget._lock:
             if n > self.used:
@@ -227,7 +227,7 @@ class Reservation:
                 self.shrink(self.used - n)
 
     def close(self) -> None:
-        """Give back everything."""
+        """Release all bytes."""
         self.resize(0)
 
     def _refusal(self, n: int) -> str:

@@ -164,7 +164,7 @@ def named_inputs(
 def _named_columns(
     side: str, frame: DataFrame, out: dict[str, str], wanted: Iterable[Wanted]
 ) -> tuple[DataFrame, list[str]]:
-    """The input with its columns under their names in the result, and the SQL name of everything that is wanted.
+    """The input with its columns under their names in the result, and the SQL names of the compared columns.
 
     A column of the right type is used as it is. Others are added: cast, or, for collated text, as bytes that are equal
     where the texts are.
@@ -250,7 +250,7 @@ def plan_key(frame: DataFrame) -> tuple[int, int, str] | None:
 
 
 def _source_key(leaf: Any) -> str | None:
-    """What a leaf of a plan reads: its files with their lengths and times, or nothing but what the plan says itself."""
+    """Identifies the data that a leaf of a plan reads: its files, or its kind if the plan has the data; else None."""
     kind = str(leaf.getClass().getSimpleName())
     if kind in ("LocalRelation", "Range", "OneRowRelation"):
         return kind

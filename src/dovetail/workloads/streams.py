@@ -58,7 +58,7 @@ class ZipfStream(Workload):
         self.key_law()
 
     def key_law(self) -> ZipfKeys:
-        """How keys are drawn and where in the domain each rank lies."""
+        """The law of keys, and the place of each rank in the domain."""
         return ZipfKeys(self.domain, self.exponent, self.law, self.scattered, self.drift_rows, self.absent)
 
     @property

@@ -118,7 +118,7 @@ class RightIndex:
         return take_columns(self.rows, int64s(self.order))
 
     def close(self) -> None:
-        """Give back the memory of the keys."""
+        """Release the memory of the keys."""
         if self._encoder is not None:
             self._encoder.close()
         self._held.close()

@@ -56,7 +56,7 @@ class CellJoin:
 
     @property
     def semi(self) -> bool:
-        """Whether only left rows come out, by whether they matched."""
+        """Whether only left rows are output, by whether they matched."""
         return self.how in ("left_semi", "left_anti")
 
     @property
@@ -100,7 +100,7 @@ def join_cell(
 
 
 def _advice(task: CellJoin, run: _Run | None) -> str:
-    """How much memory joins rows like those seen, in the words of the user's request."""
+    """The memory that rows like those seen need, as an option of the user's request."""
     largest = 0 if run is None else run.largest_row
     enough = suggestion(max(2 * task.memory, _LARGEST_ROW * largest))
     return (

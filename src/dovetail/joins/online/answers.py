@@ -74,7 +74,7 @@ class Progress:
 
 
 class Handover:
-    """What a host passes to `idle`: true once more than `max_new_arrivals` rows wait in its input buffer.
+    """The `until` that a host passes to `idle`: true once more than `max_new_arrivals` rows wait in its input buffer.
 
     Switching back for a single row would cost more than it saves. Records the largest number of waiting rows.
 

@@ -168,7 +168,7 @@ class Cells:
         return prod(share for axis, share in enumerate(self.shares) if axis not in own)
 
     def explain(self) -> str:
-        """How rows are spread, and why so, in one line."""
+        """How rows are spread, and why, in one line."""
         used = [axis for axis, share in enumerate(self.shares) if share > 1]
         if not used:
             return "one partition: no row is copied"

@@ -29,7 +29,7 @@ from pyarrow import fs
 
 from dovetail.errors import ConfigError
 
-_RUNS = 64  # runs that a worker remembers to have cleared up for
+_RUNS = 64  # runs for which a worker has cleaned up
 _STAGED, _NONE = ".staged", ".none"  # endings of hidden letters, and of the note that a partition has none
 _CLEARED: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
@@ -184,7 +184,7 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """What one partition left in one action: letters, hidden or shown, or the note that it has none."""
+    """The result of one partition in one action: letters, hidden or shown, or a note that it has none."""
 
     path: str
     action: str

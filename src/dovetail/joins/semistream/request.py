@@ -220,7 +220,7 @@ def sets_aside(on_miss: OnMiss) -> bool:
 
 
 def on_miss_of(given: OnMiss | str) -> OnMiss:
-    """What is meant by "drop" or by a call of `dead_letter` or `park`."""
+    """The value for "drop" or for a call of `dead_letter` or `park`."""
     if isinstance(given, (Drop, DeadLetter, Park)):
         return given
     if given == "drop":

@@ -47,7 +47,7 @@ class Segments:
 
     @property
     def wanted(self) -> int:
-        """How many segments are read from storage again and again: those with pages, without the pinned one."""
+        """The number of segments that are read from storage repeatedly: those with pages, without the pinned one."""
         return int((self.last[: self.aligned] > self.first[: self.aligned]).sum())
 
     def homes(self, key: Sequence[pa.Array]) -> I64:

@@ -309,7 +309,7 @@ def iterated(operator: Operator) -> Variable | None:
 
 
 def unnested(plan: Operator, variable: Variable) -> tuple[Expression, Operator] | None:
-    """What an UNNEST at the top takes apart, and the operators below it; None if there is no such UNNEST."""
+    """The sequence that an UNNEST at the top iterates over, and the operators below it; None if there is none."""
     match plan:
         case Unnest(found, Call("iterate", (inner,)), below, None) if found == variable:
             return inner, below

@@ -91,7 +91,7 @@ class TwoStep:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate(Operator):
-    """One output tuple with the value of an aggregate expression over all input tuples; other fields are gone."""
+    """One output tuple with the value of an aggregate expression over all input tuples; other fields are dropped."""
 
     variable: Variable
     expression: Expression
@@ -181,7 +181,7 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class GroupBy(Operator):
-    """One tuple per group of equal keys, groups in the order of their first tuple; other fields are gone."""
+    """One tuple per group of equal keys, groups in the order of their first tuple; other fields are dropped."""
 
     keys: tuple[tuple[Variable, Expression], ...]
     gathered: tuple[Gathered, ...]

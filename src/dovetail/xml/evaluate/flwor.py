@@ -84,7 +84,7 @@ class Tuples:
 
     @property
     def places(self) -> tuple[int, ...]:
-        """Where the variables of a tuple stand."""
+        """The places of a tuple's variables."""
         return tuple(self.bound.values())
 
     def bind(self, name: Hashable) -> int:

@@ -152,7 +152,7 @@ _TEXTS: dict[KeyForm, Callable[[Any], str | None]] = {
 
 
 Form = Literal["texts", "nodes", "items"]
-"""How a value travels: untyped texts, elements as markup, or anything."""
+"""How a value is sent: untyped texts, elements as markup, or anything."""
 
 ARROW: dict[Form, pa.DataType] = {"texts": pa.list_(pa.string()), "nodes": pa.list_(pa.string()), "items": pa.binary()}
 

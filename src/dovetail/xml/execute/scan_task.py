@@ -144,7 +144,7 @@ class KeyColumn:
 
 
 class Cells:
-    """The items of one piece for each row: as texts to give out, or typed."""
+    """The items of one piece for each row: as texts for output, or typed."""
 
     def __init__(self, runner: Runner, piece: Piece, many: dict[Path, bool], typed: bool = False) -> None:
         self.path = piece.nodes

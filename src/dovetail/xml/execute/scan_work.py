@@ -313,7 +313,7 @@ def _on_columns(part: ScanPart, wanted: Wanted) -> ColumnScan | str:
 
 
 def form_of(expression: Expression, scanned: Variable, typed_only: bool = False) -> Form:
-    """How a value travels between tasks; with `typed_only` its typed value is enough."""
+    """How a value is sent between tasks; with `typed_only` its typed value suffices."""
     path = child_path(expression, scanned)
     if path is not None and typed_only:
         return "texts"

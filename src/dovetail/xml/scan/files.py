@@ -132,7 +132,7 @@ def _transcoded(head: list[bytes], rest: Iterator[bytes], encoding: str) -> Iter
 
 
 def _declaration(source: Iterator[bytes], head: bytes, name: str) -> tuple[bytes, str | None]:
-    """What follows the XML declaration, and the encoding that it names."""
+    """The text after the XML declaration, and the encoding that it names."""
     head = _filled(source, head, 6)
     if not head.startswith(b"<?xml") or head[5:6] not in (b" ", b"\t", b"\r", b"\n", b"?"):
         return head, None

@@ -94,7 +94,7 @@ class RightIndex:
         return np.where(found >= 0, some, 1)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self.index.close()
         self._held.close()
 

@@ -248,7 +248,7 @@ class OverlapIndex:
         return rows
 
     def _places(self, probes: Probes, boundaries: Iterable[int], zones: int, among_ends: bool) -> I64:
-        """Where the boundaries fall among the sorted starts or ends, one line each; lines not asked for are 0."""
+        """The places of the boundaries among the sorted starts or ends, one line each; other lines are 0."""
         places = np.zeros((zones + 1, probes.rows), np.int64)
         for boundary in {int(number) for number in boundaries}:
             if boundary == 0:

@@ -91,7 +91,7 @@ class Matched:
         return mask
 
     def close(self) -> None:
-        """Give the memory back; the bitmap is gone."""
+        """Release the bitmap."""
         self.bits = np.zeros(0, np.uint8)
         self._memory.close()
 

@@ -137,7 +137,7 @@ class Intake:
         return pa.RecordBatch.from_arrays([*piece.columns, ordinals], schema=self.schema)
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the memory."""
         self._waiting = None
         self._memory.close()
 
@@ -260,7 +260,7 @@ class RowStore(ABC):
     def _loads(
         self, blocks: Iterable[tuple[int, pa.RecordBatch]], capacity: int
     ) -> Iterator[list[tuple[int, pa.RecordBatch]]]:
-        """Numbered blocks of rows, as much at a time as `capacity` allows, charged until the next are asked for."""
+        """Numbered blocks of rows, as much at a time as `capacity` allows, charged until the next are requested."""
         taken: list[tuple[int, pa.RecordBatch]] = []
         room = capacity
         for number, rest in blocks:

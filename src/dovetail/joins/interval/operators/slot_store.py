@@ -87,7 +87,7 @@ Cut = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
 
 
 class _Run:
-    """The rows of one run that were read and not given out yet."""
+    """The rows of one run that were read and not output yet."""
 
     def __init__(self, file: SpillFile, order: Order) -> None:
         self._blocks, self._order = file.replay(), order

@@ -216,7 +216,7 @@ class Feed:
         self.rows = Rows(_codes(batch, START), _codes(batch, END), key, weight, each)
 
     def bytes_of(self, rows: I64) -> I64:
-        """What each of these rows of the window weighs, in bytes."""
+        """The weight of each of these rows of the window, in bytes."""
         return self._bytes[rows] if self._bytes.size else np.full(rows.size, self.row_bytes.fixed)
 
 
@@ -331,7 +331,7 @@ class SweepOperator(IntervalOperator):
         self.state[(1 - spilled) * sw.SIDE + sw.R_ACTIVE] = self.state[sw.INNER] = self.state[sw.KEEP] = 0
 
     def _window_end(self, side: int) -> int:
-        """Where the rows of a window end that a rewind leaves in it."""
+        """The end of the window's rows that a rewind leaves in it."""
         return int(self.state[side * sw.SIDE + sw.R_POS])
 
     def _weight(self, side: int, rows: I64) -> int:

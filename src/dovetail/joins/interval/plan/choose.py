@@ -123,7 +123,7 @@ def choose_counts(inputs: Inputs) -> IndexRoute | NativeRoute:
 
 
 def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | None:
-    """Where all pairs can be counted at once: on the driver, if the bounds fit the budget; else None."""
+    """The index that counts all pairs on the driver, if the bounds fit the budget; else None."""
     if request.condition is not None or _spark_only(left, right) is not None:
         return None
     if sum(known_bytes(bounds_only(side)) for side in (left, right)) <= SMALL_BYTES:
@@ -133,7 +133,7 @@ def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | Non
 
 
 def choose_top(inputs: Inputs) -> DriverIndex | None:
-    """Where the longest overlaps can be found without joining: on the driver, if the bounds fit; else None."""
+    """The index that finds the longest overlaps on the driver, if the bounds fit; else None."""
     request = inputs.request
     simple = request.condition is None and request.relation.only == "overlapping"
     if not simple or _is_wide_decimal(inputs.left.bound_type) or _spark_only(inputs.left, inputs.right) is not None:

@@ -173,7 +173,7 @@ class _Asked:
 
     @property
     def question(self) -> Question:
-        """What statistics depend on beside the DataFrame: the columns that bound and key a row, types, how closed."""
+        """The key of statistics beside the DataFrame: the columns that bound and key a row, types, how closed."""
         side = self.side
         types = [side.frame.schema[unquoted(key)].dataType.simpleString() for key in side.keys]
         return (*side.named, side.bound_type.simpleString(), side.closed, *types, self.texts)

@@ -465,7 +465,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         return size
 
     def let_blocks_go(self, size: int) -> None:
-        """Give back bytes of the disk buffer."""
+        """Release bytes of the disk buffer."""
         self._buffer.shrink(size)
 
     def resize(self, sizes: int) -> Iterator[pa.RecordBatch]:

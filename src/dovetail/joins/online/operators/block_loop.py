@@ -176,7 +176,7 @@ class BlockLoop(Disk):
         return self.combinations.settle([store.living().tolist() for store in self.blocks], done=self.done())
 
     def done(self) -> Done:
-        """What nested loops have produced so far."""
+        """The combinations that nested loops have produced so far."""
         o = self.odometer
         return Done(o.joined, (o.in_flight, o.outer, o.outer_blocks), o.digits, o.current)
 

@@ -175,7 +175,7 @@ class RateBasedJoin(OnlineJoin):
         return Tasks(join)
 
     def options(self) -> list[str]:
-        """How fast arrivals are forgotten."""
+        """The ageing of arrivals."""
         return [f"ageing={self.ageing}"]
 
 

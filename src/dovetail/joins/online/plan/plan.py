@@ -135,7 +135,7 @@ class Inputs:
 
     @property
     def partitions(self) -> int:
-        """How many partitions were asked for; by default as many as Spark has now."""
+        """The requested number of partitions; by default as many as Spark has now."""
         return self.terms.partitions or int(self.first.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
 
     def check(self, bands: str) -> None:

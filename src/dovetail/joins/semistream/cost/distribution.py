@@ -39,11 +39,11 @@ class Demand:
 
     @property
     def largest(self) -> float:
-        """The share of the segment asked for most."""
+        """The share of the most requested segment."""
         return float(self.share.max(initial=0.0))
 
     def without_top(self, n: int) -> tuple[float, Demand]:
-        """The share of the stream that asks for the n segments asked for most, and the other segments."""
+        """The share of the stream that asks for the n most requested segments, and the other segments."""
         order = np.argsort(-self.share, kind="stable")
         count, share = self.count[order], self.share[order]
         taken = np.minimum(count, np.maximum(0.0, n - (np.cumsum(count) - count)))
@@ -131,7 +131,7 @@ _TERMS: Final = np.arange(_SUMMED + 1.0)
 
 
 class Distribution(Protocol):
-    """Which share of the stream asks for which rows; rank 1 is the row asked for most."""
+    """The shares of the stream that ask for rows, by rank; rank 1 is the most requested row."""
 
     @property
     def rows(self) -> int:

@@ -114,7 +114,7 @@ def phase_read_s(setting: Setting, segment_rows: int, segments: Demand, tuples: 
 
 
 def predict_ssij(setting: Setting, sizes: Sizes) -> Prediction:
-    """SSIJ with the resident segments that are asked for most.
+    """SSIJ with the most requested segments resident.
 
     Our model, the sources have none: a join phase answers h_S tuples with one load for each segment that one of them
     asks for, sum 1 - exp(-p_i h_S): about half the tuples per load of HYBRIDJOIN, as nothing is admitted in between.
@@ -217,7 +217,7 @@ def _cycle(segments: Demand, theta: float, rules: _Rules) -> _Cycle:
 
 
 def predict_partitioned(setting: Setting, sizes: Sizes) -> Prediction:
-    """The partition-based join with the resident segments that are asked for most.
+    """The partition-based join with the most requested segments resident.
 
     Without `max_age` in the policy nothing bounds how long a tuple of a rare segment waits.
     Reference: Naeem 2012, 2.4.3; docs/algorithms/semistream.md, 2.4 and 3.10.

@@ -86,7 +86,7 @@ class Pages(Protocol):
         ...
 
     def close(self) -> None:
-        """Give back files and connections; twice is fine."""
+        """Close files and connections; twice is fine."""
         ...
 
 
@@ -117,13 +117,13 @@ class Resting(Protocol):
 
 
 def stored_each(pages: Pages, first: I64, count: I64) -> I64:
-    """What `stored_many` gives, asked of one run after the other."""
+    """The result of `stored_many`, computed run by run."""
     runs = zip(first.tolist(), count.tolist(), strict=True)
     return np.array([pages.stored_bytes(at, n) for at, n in runs], np.int64)
 
 
 def read_each(pages: Pages, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
-    """What `read_many` gives, by one read for each run."""
+    """The result of `read_many`, by one read for each run."""
     runs = zip(first.tolist(), count.tolist(), strict=True)
     batches = [pages.read(at, n) if n else None for at, n in runs]
     rows = [0 if batch is None else batch.num_rows for batch in batches]

@@ -170,7 +170,7 @@ Marks = dict[str, tuple[int | None, int | None]]
 """Size and time of each file."""
 _CREDENTIALS = re.compile(r"//[^/@]*@")
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-_KEPT = 4  # layouts of versions that this process remembers, so that each footer is read once
+_KEPT = 4  # layouts of versions that this process caches, so that each footer is read once
 _layouts: dict[tuple[str, tuple[str, ...], str], ParquetLayout] = {}
 
 
@@ -191,7 +191,7 @@ class ParquetSource(NoHistory):
             return _digest(_marks(self.dataset()))
 
     def open(self, version: str | None = None, device: Device | None = None) -> ParquetPages:
-        """The files as they are now; a `ConfigError` if that is not the version asked for."""
+        """The files as they are now; a `ConfigError` if that is not the requested version."""
         with self.errors():
             dataset = self.dataset()
             marks = _marks(dataset)

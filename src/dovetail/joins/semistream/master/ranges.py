@@ -59,7 +59,7 @@ class Ranges:
 
 
 def fence_table(keys: Sequence[pa.Array], binds: Sequence[pa.Array], starts: pa.Array) -> pa.Table:
-    """Where pages begin: keys, the same as the database takes them, and numbers of first rows."""
+    """The first keys of pages, as Arrow values and as values for the database, and the numbers of first rows."""
     columns = {f"key_{at}": column for at, column in enumerate(keys)}
     columns |= {f"bind_{at}": column for at, column in enumerate(binds)}
     return pa.table({**columns, "start": starts})
@@ -88,11 +88,11 @@ class KeyColumn(Protocol):
 
     @property
     def ordered(self) -> str:
-        """How it is compared and ordered: text by its bytes."""
+        """The SQL expression by which it is compared and ordered: text by its bytes."""
         ...
 
     def place(self, number: int) -> str:
-        """Where the value of that number of a statement goes, from 1 on."""
+        """The placeholder of the statement's value of that number, from 1 on."""
         ...
 
 
@@ -166,7 +166,7 @@ class Table(ABC, Generic[C]):
 
 
 def lay_out(table: Table[C], page_bytes: int) -> Ranges:
-    """Where pages begin, and what the table holds, by passes over the key inside the database."""
+    """The first keys of pages, and the row counts of the table, by passes over the key inside the database."""
     row_bytes, whole = table.row_bytes(), table.in_range(None, None)[0]
     counts = f"SELECT COUNT(*), COUNT(*) FILTER (WHERE {whole}) FROM {table.relation}"  # noqa: S608  (quoted)
     total, keyed = table.first_row(counts, ())
@@ -291,7 +291,7 @@ class RangePages:
 
     @property
     def finds_keys(self) -> bool:
-        """Whether single keys can be asked for."""
+        """Whether single keys can be looked up."""
         return self._reader.finds_keys
 
     def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:

@@ -115,12 +115,12 @@ class SqliteSource(NoHistory):
         return sqlite_source(self.path, self.table_name, key, self.page_bytes, schema)
 
     def version(self) -> str:
-        """What changes with every commit to the file: times and sizes of it and of its log."""
+        """A value that changes with every commit to the file: times and sizes of it and of its log."""
         with as_config_errors(self.path), connected(self.path) as connection:
             return settled_marker(self.path, connection)
 
     def open(self, version: str | None = None, device: Device | None = None) -> RangePages:
-        """The table as it is now; a `ConfigError` if that is not the version asked for: SQLite keeps no old ones."""
+        """The table as it is now; a `ConfigError` if that is not the requested version: SQLite keeps no old ones."""
         with as_config_errors(self.path):
             reader = SqliteReader(self, connect(self.path))
             if version not in (None, reader.version):
@@ -333,11 +333,11 @@ class SqliteColumn:
 
     @property
     def ordered(self) -> str:
-        """How it is compared and ordered: text by its bytes, whatever it was declared with."""
+        """The SQL expression by which it is compared and ordered: text by its bytes, whatever its declaration."""
         return quoted(self.name) + (" COLLATE BINARY" if self.is_text else "")
 
     def place(self, number: int) -> str:
-        """Where a value goes."""
+        """The placeholder of a value."""
         return "?"
 
 

@@ -102,7 +102,7 @@ class WithNulls:
 
     @property
     def finds_keys(self) -> bool:
-        """Whether single keys can be asked for."""
+        """Whether single keys can be looked up."""
         return isinstance(self._inner, KeyedPages) and self._inner.finds_keys
 
     def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
@@ -126,7 +126,7 @@ class WithNulls:
             self._inner.rest()
 
     def close(self) -> None:
-        """Give back files and connections; twice is fine."""
+        """Close files and connections; twice is fine."""
         self._inner.close()
 
 

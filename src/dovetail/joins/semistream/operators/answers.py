@@ -167,7 +167,7 @@ HOWS: dict[str, int] = {"inner": INNER, "left": LEFT, "left_semi": SEMI, "left_a
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """The columns of the answers: all of the stream's, then those of the master rows that were asked for.
+    """The columns of the answers: all of the stream's, then the requested ones of the master rows.
 
     A master key column is left out where the stream's has the same name. Other names that both sides have get the
     suffixes, stream first. `tells_match`: a further column says whether there is a master row. `tells_first`: the last
@@ -355,6 +355,6 @@ class Answers:
         return pa.RecordBatch.from_arrays(columns, schema=self.shape.schema)
 
     def close(self) -> None:
-        """Give back all memory."""
+        """Release all memory."""
         self._built.close()
         self._held.close()

@@ -61,7 +61,7 @@ class CacheJoin(SemiStreamJoin):
         return [f"lookup={self.lookup}", f"cache={self._policy()}"]
 
     def _policy(self) -> CachePolicy:
-        """How keys get in and out, with the threshold of the sizes if they have one."""
+        """The cache policy, with the threshold of the sizes if they have one."""
         tuned = self.sizes.threshold
         return self.cache if tuned is None else replace(self.cache, threshold=tuned)
 
@@ -205,7 +205,7 @@ class CachedKeys(Kept):
         metrics.add("evictions", self.cache.evictions, unit="keys")
 
     def close(self) -> None:
-        """Give back all memory."""
+        """Release all memory."""
         self.cache.close()
 
 

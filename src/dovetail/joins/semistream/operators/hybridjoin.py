@@ -149,7 +149,7 @@ class Kept:
         """Add what was counted."""
 
     def close(self) -> None:
-        """Give back all memory."""
+        """Release all memory."""
 
 
 class PinnedPages(Kept):

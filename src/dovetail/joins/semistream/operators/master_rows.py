@@ -240,7 +240,7 @@ class DiskBuffer:
         return Read(take_columns(batch, order), offsets, lambda rows: pages_in_order[rows], False)
 
     def close(self) -> None:
-        """Give back all memory."""
+        """Release all memory."""
         self._working.close()
         self.store.close()
 
@@ -448,7 +448,7 @@ class RowCache:
         return [self.threshold, int(self.keys.meta[kernels.RANDOM_STATE])]
 
     def close(self) -> None:
-        """Give back all memory."""
+        """Release all memory."""
         self.store.drop([chunk for chunk in self.chunks if chunk in self.store.chunks()])
         self.chunks.clear()
         self._rows.close()

@@ -1,4 +1,4 @@
-"""SSIJ and the partition-based join: segments asked for most stay in memory, rows of others wait by segment."""
+"""SSIJ and the partition-based join: the most requested segments stay in memory, rows of others wait by segment."""
 
 from __future__ import annotations
 
@@ -246,7 +246,7 @@ class ResidentSegments(Kept):
             self._stay(segment, disk.loaded)
 
     def close(self) -> None:
-        """Give back the memory of counters; segments go with the store of master rows."""
+        """Release the memory of counters; segments are released with the store of master rows."""
         self._counters.close()
 
 

@@ -234,7 +234,7 @@ class Waiting:
         self.pool.residence[:] = residence
 
     def close(self) -> None:
-        """Give back all memory."""
+        """Release all memory."""
         self.store.close()
         self._slots.close()
         self._chains.close()
@@ -445,5 +445,5 @@ class Loads:
         )
 
     def close(self) -> None:
-        """Give back the memory."""
+        """Release the memory."""
         self._room.close()

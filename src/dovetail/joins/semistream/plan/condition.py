@@ -97,7 +97,7 @@ class Conditioned:
 
     @property
     def settles(self) -> bool:
-        """Whether rows without a pair are wanted, or one pair of each row."""
+        """Whether rows without a pair are needed, or one pair of each row."""
         return self.request.how != "inner" or isinstance(self.request.on_miss, DeadLetter)
 
     def columns(self, found: Columns) -> Columns:

@@ -65,7 +65,7 @@ class EnrichPlan:
 
     @property
     def request(self) -> Request:
-        """What was asked."""
+        """The checked options."""
         return self.task.request if self.condition is None else self.condition.request
 
     def frame(self) -> DataFrame:

@@ -96,7 +96,7 @@ class EnrichTask:
         return pa.RecordBatch.from_arrays(arrays, schema=self.output)
 
     def split_misses(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch | None]:
-        """The rows of an operator's batch that match, and the stream's columns of the others, None if not wanted."""
+        """The rows of an operator's batch that match, and the stream's columns of the others, None if not needed."""
         if isinstance(self.request.on_miss, Drop):
             return batch, None
         met = batch.column(batch.num_columns - 1)

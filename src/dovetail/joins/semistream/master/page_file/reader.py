@@ -133,7 +133,7 @@ class PageFile:
         self._form = key_form(self.schema, self.key)
         table = page_table(path, generation)
         ends = np.concatenate([[0], np.cumsum(table.column("size").to_numpy())]).astype(np.int64)
-        self._ends = array("q", ends.tobytes())  # single numbers come out of it several times faster than of NumPy
+        self._ends = array("q", ends.tobytes())  # single numbers are read from it several times faster than from NumPy
         self._crcs = array("I", table.column("crc").to_numpy().tobytes())
         self.starts: I64 = np.concatenate([[0], np.cumsum(table.column("rows").to_numpy())]).astype(np.int64)
         self._part_pages = list(accumulate((part.pages for part in generation.parts), initial=0))
@@ -242,7 +242,7 @@ class PageFile:
         return pa.concat_batches(pages)
 
     def close(self) -> None:
-        """Give back the files; twice is fine."""
+        """Close the files; twice is fine."""
         self._close()
 
     def _fetch(self, first: int, count: int, size: int) -> pa.Buffer:
@@ -434,7 +434,7 @@ class PageFileSource:
         return _differing(page_table(path, before), page_table(path, after))
 
     def prune(self, keep: int, also_held: bool = False) -> list[str]:
-        """Remove all but the newest generations and those that streams need; the versions that are gone."""
+        """Remove all but the newest generations and those that streams need; returns the removed versions."""
         return prune(Path(self.path), keep, also_held)
 
     def explain(self) -> str:

@@ -329,7 +329,7 @@ def _weights(column: pa.ChunkedArray, name: str) -> I64:
     kind = column.type
     if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
         raise PlanError(f"frequency column {name!r} is of type {kind}; frequencies are numbers.", argument="frequency")
-    # Double is enough to rank by: frequencies beyond 2^53 that differ in the last digit are equally wanted.
+    # Double is enough to rank by: frequencies beyond 2^53 that differ in the last digit rank equally.
     found = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
     return np.unique(np.nan_to_num(found), return_inverse=True)[1].astype(np.int64)
 

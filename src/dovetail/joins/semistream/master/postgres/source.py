@@ -61,7 +61,7 @@ class PostgresSource(NoHistory):
         return postgres_source(self.url, self.table_name, key, self.page_bytes, self.marker)
 
     def version(self) -> str:
-        """What changes with every commit that could change the table, or the user's own marker."""
+        """A value that changes with every commit that could change the table, or the user's own marker."""
         connection, found = with_connection(self.url, self.marker_of)
         give_back(self.url, connection)
         return found
@@ -75,7 +75,7 @@ class PostgresSource(NoHistory):
         return str(found)
 
     def open(self, version: str | None = None, device: Device | None = None) -> RangePages:
-        """The table as it is now; a `ConfigError` if that is not the version asked for: old ones cannot be read."""
+        """The table as it is now; a `ConfigError` if that is not the requested version: old ones cannot be read."""
         reader = PostgresReader(self, version)
         with as_config_errors(self.url, "cannot read from"):
             return RangePages(reader.ranges(), reader.version, reader, device)
@@ -241,7 +241,7 @@ class PgColumn:
 
     @property
     def ordered(self) -> str:
-        """How it is compared and ordered: text by its bytes, as Spark and the pages do."""
+        """The SQL expression by which it is compared and ordered: text by its bytes, as in Spark and the pages."""
         return quoted(self.name) + ("" if self.by_bytes else ' COLLATE "C"')
 
     def place(self, number: int) -> str:
