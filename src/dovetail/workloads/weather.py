@@ -68,7 +68,8 @@ class Weather:
         return pa.table([*columns, *places.T], names=names)
 
     def readings(self, station: int | None = None, year: int | None = None) -> pa.Table:
-        """The content of the files (of one station or year if given), sorted: station, date, data_type, value."""
+        """The content of the files (of one station or year if given): station, date, data_type, value, in this
+        order."""
         stations = range(self.stations) if station is None else [station]
         years = range(self.first_year, self.first_year + self.years) if year is None else [year]
         return pa.concat_tables([self._station_year(s, y) for s in stations for y in years])

@@ -147,10 +147,11 @@ class XJoinStages(Visiting):
 class RateBasedJoin(OnlineJoin):
     """Rows leave that the least likely arrivals of the other side would match.
 
-    Probabilities are counts of arrivals, multiplied by `ageing` at each flush (1: no ageing, as in the reviews of RPJ;
-    0.9: recent arrivals count more). `flush_rows` leave at a time (a block if None), from the next bucket where one has
-    too few. In pauses the task of the highest expected rate runs: a disk part against memory, or up to `fan_in`
-    segments of one side against the other's joined ones; a task is the unit of work, after which `until` is called.
+    Probabilities are counts of arrivals, multiplied by `ageing` at each flush (1: no ageing, as papers that compare
+    with RPJ read it; 0.9: recent arrivals count more). `flush_rows` leave at a time (a block if None), from the next
+    bucket where one has too few. In pauses the task of the highest expected rate runs: a disk part against memory, or
+    up to `fan_in` segments of one side against the other's joined ones; a task is the unit of work, after which `until`
+    is called.
     Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.6.
     """
 

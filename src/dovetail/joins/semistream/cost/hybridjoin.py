@@ -143,7 +143,7 @@ def predict_x_hybridjoin(setting: Setting, sizes: Sizes) -> Prediction:
 
 
 def _beside_wanted(segments: Demand, room: int, p_n: float, policy: Policy) -> Steady:
-    """The steady state in the slots that tuples of pinned rows leave: tuples per load are proportional to slots."""
+    """The steady state in the slots that tuples of pinned rows leave: tuples per load follow the number of slots."""
     alone = steady_state(segments, room, policy)
     w = alone.per_load / max(1 - p_n, 1 / room)
     taken = p_n * w / (1 + p_n * w / room)
