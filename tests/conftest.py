@@ -1,10 +1,10 @@
 """One Spark session for all tests that need one: two cores, few partitions, no web page; and which tests are run.
 
 A test marked `sampled(n)` has many parameters of one kind, or takes long: a run takes one in n of them, the next run
-the next ones, so that n runs take all. A run of the whole suite also takes one in ten of all other parameters, one in
-ten of the tests on Spark, which take seconds each, and one in four of those of `bench/`; a run of named files takes all
-of these. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills processes, starts
-clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
+the next ones, so that n runs take all. A run of the whole suite also takes one in twelve of all other parameters, one
+in twelve of the tests on Spark, which take seconds each, and one in four of those of `bench/`; a run of named files
+takes all of these. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills processes,
+starts clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-_ON_SPARK, _OF_PARAMETERS, _OF_BENCH = 10, 10, 4  # a run of the whole suite takes one in n, where no mark gives n
+_ON_SPARK, _OF_PARAMETERS, _OF_BENCH = 12, 12, 4  # a run of the whole suite takes one in n, where no mark gives n
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
