@@ -63,6 +63,28 @@ def test_a_query_that_works_in_pauses_ends_when_all_that_was_available_is_joined
         assert bag(answers(tmp_path)) == feed.expected
 
 
+def test_a_slow_micro_batch_after_an_empty_one_is_waited_for(spark: SparkSession, tmp_path: Path) -> None:
+    feed, found = Feed(tmp_path), Counter[Any]()
+    feed.add()
+    for name in "ab":
+        schema = pa.schema([("k", pa.int64()), (name, pa.int64()), ("last", pa.bool_())])
+        drop_file(tmp_path / name, schema.empty_table(), feed.files)
+    feed.files += 1
+    feed.add()
+    left, right = feed.streams(spark)
+
+    def sink(frame: DataFrame, number: int) -> None:
+        rows = [row.asDict() for row in frame.collect()]
+        time.sleep(4 if number > 1 else 0)  # longer than a pause, after the micro-batch without rows
+        found.update(bag(rows))
+
+    out = online_join(left, right, on="k", memory="8MB", retain="1 hour")
+    writer = out.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    query = writer.trigger(availableNow=True).start()
+    assert query.awaitTermination(200), f"does not end: {query.lastProgress}"
+    assert found == feed.expected
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("algorithm", ["diner", "hmj"])
 def test_every_micro_batch_ends_with_nothing_owed(spark: SparkSession, tmp_path: Path, algorithm: str) -> None:

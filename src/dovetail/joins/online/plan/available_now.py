@@ -107,7 +107,8 @@ def _wait_until_done(query: Any, sink: MetricsSink, stream: str, wait_s: float) 
     while query.isActive:
         called = max(sink.batches(stream), default=-1)
         progress = query.lastProgress
-        if called != last or progress is None or progress["numInputRows"] > 0:
+        is_reading = progress is None or progress["numInputRows"] > 0 or query.status["isDataAvailable"]
+        if called != last or is_reading:
             last, since = called, time.monotonic()
         elif progress["batchId"] > called and time.monotonic() - since > wait_s + _MARGIN_S:
             return
