@@ -30,9 +30,9 @@ class Shop:
     """The size of the shop, and how long its orders take to arrive; the same seed gives the same rows."""
 
     home: Path
-    rows: int = 60_000
+    rows: int = 50_000
     products: int = 1_000_000
-    seconds: float = 15.0
+    seconds: float = 10.0
     memory: str = "25MB"
     seed: int = 7
 
