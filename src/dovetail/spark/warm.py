@@ -178,7 +178,7 @@ def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
 
 
 if __name__ == "__main__":
-    os.nice(10)  # a running query has priority
+    os.nice(19)  # a running query, or an installation, has priority
     only_first, places = _FIRST in sys.argv, [word for word in sys.argv[1:] if word != _FIRST]
     if places:
         _help(Path(places[0]), only_first)

@@ -231,7 +231,10 @@ FIRST = (
     "joins.interval.kernels.search",
     "joins.online.kernels.match",
     "joins.online.kernels.sorted",
-    "joins.semistream.kernels",
+    "joins.semistream.kernels.byte_keys",
+    "joins.semistream.kernels.key_cache",
+    "joins.semistream.kernels.segment_match",
+    "joins.semistream.kernels.waiting_pool",
     "xml.kernels",
 )
 """Modules, or folders of them, whose kernels the default algorithms of every family run; they are compiled first."""
