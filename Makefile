@@ -20,13 +20,13 @@ ADD = index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-ur
 	[ -z "$$index" ] || export UV_INDEX_URL="$$index"; \
 	$(BIN)/uv pip install --quiet --python $(BIN)/python $(1) || $(PIP) --no-compile $(1)
 
-# Kernels need only NumPy and Numba: they are compiled while the rest is installed, and while the demonstration starts.
+# Kernels need only NumPy and Numba: they are compiled while the rest is installed.
 define install  # extras, and which kernels: all, or --first for those of the default algorithms
 	$(CHECK_PYTHON)
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) 'uv>=0.9,<1' || true
 	$(call ADD,$(shell sed -nE "s/^  \"((numba|numpy)[<>=][^\"]*)\".*/'\1'/p" pyproject.toml))
-	PYTHONPATH=src $(BIN)/python -m dovetail.spark.warm $(2) & $(call ADD,--editable '.[$(1)]')
+	PYTHONPATH=src $(BIN)/python -m dovetail.spark.warm $(2) & $(call ADD,--editable '.[$(1)]') && wait
 endef
 
 $(USED): pyproject.toml  # what users install: the demo needs no test tools
