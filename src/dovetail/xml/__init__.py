@@ -2,7 +2,7 @@
 
 In the order in which a query passes them:
 
-* `api`: the public functions and their options. `syntax/`: text to syntax tree. `algebra/`: syntax tree
+* `api`: the public functions. `request` checks their options. `syntax/`: text to syntax tree. `algebra/`: syntax tree
   to logical plan. `rules/`: ordered rewrite rules.
 * `execute/`: the plan cut into parts, and the tasks that run them. `plan`: the parts on Spark, the only file besides
   `api` that knows it.

@@ -2,7 +2,8 @@
 
 In the order in which a call passes them:
 
-* `api`: the public functions and their arguments. `graph`: when rows match; two inputs are a tree with one edge.
+* `api`: the public functions. `request` checks their arguments. `graph`: when rows match; two inputs are a tree with
+  one edge.
 * `plan/`: from DataFrames to buckets and back, and the task of a bucket. `bucket_rule`: the bucket of a row.
 * `bucket_state`: the state of a bucket, and when rows leave it. `bucket_join`: its join, as a value
   and running in the resident process.
