@@ -159,12 +159,13 @@ def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFr
         strict: Allen's strict relations, exactly one of which holds for a pair, instead of the source's, where equal
             intervals also start, end and cover each other.
         invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error"; "drop"; "null" (kept
-        by outer joins, matching nothing). Intervals with a null bound and empty ones match nothing and are never an
-        error. algorithm: auto, native, bins, sort_merge, time_sweep, forward_scan, oip, dip or nested_loop.
+            by outer joins, matching nothing). Intervals with a null bound and empty ones match nothing and are never an
+            error.
+        algorithm: auto, native, bins, sort_merge, time_sweep, forward_scan, oip, dip or nested_loop.
             `native` is the best plan of Spark's own operators; `nested_loop` joins by keys alone, if there are any.
         memory: The budget of each task.
         split_points: The boundaries of time partitions in the routes in_memory and streaming; by default quantiles of
-        a sample.
+            a sample.
         partitions: The number of time partitions; by default enough to make each fit the budget.
         route: How the join runs: native (by Spark's own operators), in_memory (a partition at a time in memory),
             streaming (sorted by Spark, for partitions that do not fit), or auto.
