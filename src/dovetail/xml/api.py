@@ -47,13 +47,13 @@ def xquery(spark: SparkSession, query: str, request: Request) -> DataFrame:
             each atom of the sequence that `return` gives, one row a tuple.
         on_error: "fail", or "skip": malformed files are left out as a whole and counted in the metrics.
         partitions: The number of tasks that read a collection; by default as many as run at once, more if a task would
-        get more than 128 MB.
+            get more than 128 MB.
         memory: The budget of each task to scan a file: the largest matching element must fit into it. Also the limit
-        for rows of other tasks in the last task, if a query has one (`explain` says so).
+            for rows of other tasks in the last task, if a query has one (`explain` says so).
         context: The place of one XML file: its document is the context item of the query, `.`, from which paths like
             `/a/b` and `//c` start.
         route: How the query runs: auto, or a slower way with the same result: tuples (every element is built) or
-        one_task (nothing is divided).
+            one_task (nothing is divided).
 
     Returns:
         The answer. Before an action, only the list of the files is read.

@@ -37,12 +37,12 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
             databases keep no old versions: there a task takes what it finds, all its rows from one version. A batch
             DataFrame reads the version of when it was planned.
         exchange: "none", or "master": rows are first exchanged, so that each task reads only its own slice of the
-        master data.
+            master data.
         columns: The output columns wanted, in order.
         suffixes: Added to the names that both sides have, stream first.
         versions: The directory of the version log, which driver and executors share; by default in or beside the store.
         max_wait: In mode "carry", the longest wait. The first micro-batch that starts this long after rows began to
-        wait answers all waiting rows.
+            wait answers all waiting rows.
         null_safe: Null equals null, as one more value of a key. All master rows with a null in their key are read as
             one page; a page file must be built with `keep_nulls=True`. Keys of both sides must have one type.
         as_of: In mode "carry", the version that a row which waited is answered from: that of the micro-batch in which
