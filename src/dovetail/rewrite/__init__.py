@@ -2,7 +2,7 @@
 
 Interval predicates and ASOF JOIN are recognised in the text. Everything else goes to Spark as it was written.
 
-* `text`: the query as tokens. `blocks`: its SELECT blocks and their FROM clauses.
+* `text`: the query as tokens, without its `hints` for joins. `blocks`: its SELECT blocks and their FROM clauses.
 * `names`: columns of the inputs. `conditions`: conditions of joins, and interval joins recognised in them.
 * `plan`: plans each block. `query`: the state of a query while it is planned.
 * `interval` and `asof`: plan one join.
@@ -51,23 +51,27 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
     `a ASOF [LEFT] JOIN b ON a.k = b.k AND a.t >= b.t` is an as-of join as DuckDB writes it: each row of a with the last
     row of b at its time or before it; `>` leaves out the very same time, `<=` and `<` look forward.
 
+    A hint says how the joins of its SELECT run: `SELECT /*+ interval_join(memory='64MB', algorithm='dip') */ ...`
+    takes `memory`, `algorithm`, `route` and `partitions`, and `asof_join(...)` all of these but `route`.
+
     >>> spark.createDataFrame([(1, 0, 5), (2, 7, 9)], "id int, a int, b int").createOrReplaceTempView("spans")
     >>> query = "select l.id, r.id as other from spans l join spans r on interval_before(l.a, l.b, r.a, r.b)"
     >>> dovetail.sql(spark, query).collect()
     [Row(id=1, other=2)]
     """
-    source = _read(query)
+    try:
+        source = _read(query)
+        if source is not None:
+            frame, report = plan_query(spark, source, interval_calls(source, spark.catalog.functionExists))
+    except DovetailError as error:
+        error.argument = "query"  # it may name an option of a join, which a user of SQL has not given
+        raise
     if source is None:
         if explain:
             return UNREAD.text()
         if query.lstrip("( \t\r\n").lower().startswith(("select", "with")):
             _warn(UNREAD)
         return spark.sql(query)
-    try:
-        frame, report = plan_query(spark, source, interval_calls(source, spark.catalog.functionExists))
-    except DovetailError as error:
-        error.argument = "query"  # it may name an option of a join, which a user of SQL has not given
-        raise
     if explain:
         return report.text()
     _warn(report)

@@ -37,11 +37,8 @@ def asof_joined(pair: Pair, must: Sequence[Condition], merges: bool) -> DataFram
     left, names = with_terms(pair.query, pair.left.frame(), [each.left for each in (*times, *keys)])
     right, others = with_terms(pair.query, pair.right.frame(), [each.right for each in (*times, *keys)])
     direction, exact = _DIRECTIONS[times[0].operator]
-    pair.query.report.joins.append(
-        RecognisedAsof(
-            pair.left.shown, pair.right.shown, pair.how, _shown(times[0]), tuple(_shown(key) for key in keys)
-        )
-    )
+    found = RecognisedAsof(*pair.shown, _shown(times[0]), tuple(_shown(key) for key in keys))
+    pair.query.recognised(found, pair.hints)
     pair.query.asof_joins += 1
     return asof_join(
         left,
@@ -51,6 +48,7 @@ def asof_joined(pair: Pair, must: Sequence[Condition], merges: bool) -> DataFram
         direction=direction,
         allow_exact=exact,
         how="left" if pair.how == "left" else "inner",
+        **pair.options("asof_join"),
     )
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pyspark.errors import (
     AnalysisException,
@@ -37,6 +38,7 @@ from dovetail.rewrite.conditions import (
     found_function,
     found_overlap,
 )
+from dovetail.rewrite.hints import Hint
 from dovetail.rewrite.names import Term
 from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Recognised
 from dovetail.rewrite.text import expression
@@ -87,12 +89,17 @@ class Pair:
     left: Part
     right: Part
     how: str
+    hints: tuple[Hint, ...] = ()  # those of its SELECT
     guards: tuple[Term, ...] = ()  # conditions that every pair of the result satisfies
 
     def guard(self, side: str) -> str | None:
         """The condition on a row of this side under which its other expressions must have a value, if there is one."""
         numbers = dict(zip(("left", "right"), self.numbers, strict=True))[side]
         return _all([term for term in self.guards if term.inputs and term.inputs <= numbers])
+
+    def options(self, join: str) -> dict[str, Any]:
+        """The options that hints give a join of this kind."""
+        return {name: value for hint in self.hints if hint.join == join for name, value in hint.options.items()}
 
     @property
     def numbers(self) -> tuple[frozenset[int], frozenset[int]]:
@@ -165,6 +172,7 @@ def _by_function(pair: Pair, found: Found) -> Joined:
             on=keys or None,
             condition=_all(residual),
             how=parse_how(pair.how),
+            **pair.options("interval_join"),
         )
     except DataError as error:
         raise DataError(
@@ -201,6 +209,7 @@ def _by_overlap(
         condition=" and ".join(filter(None, [comparisons, _all(residual)])),
         how=parse_how(pair.how),
         closed="both",
+        **pair.options("interval_join"),
     )
     _report(pair, found, keys, residual, f"overlapping, {overlap}")
     return Joined(frame, found.consumed)
@@ -314,8 +323,7 @@ def _report(pair: Pair, found: Found, keys: Sequence[tuple[str, str]], residual:
     kept = tuple(text for text, gone in zip(shown, demoted, strict=True) if not gone)
     filters = [each.shown for each in found.residual if each.whole is not None and each.whole.sql not in written]
     rest = (*filters, *(term.shown for term in residual))
-    joined = Recognised(*pair.shown, relation, (ls, le, rs, re_), kept, rest)
-    pair.query.report.joins.append(joined)
+    pair.query.recognised(Recognised(*pair.shown, relation, (ls, le, rs, re_), kept, rest), pair.hints)
 
 
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)

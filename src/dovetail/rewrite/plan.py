@@ -36,6 +36,7 @@ class BlockPlan:
 
     def __init__(self, query: Query, block: Block) -> None:
         self.query, self.block = query, block
+        self.hints = tuple(query.source.hints_of(block.start))
         self.parts: dict[Relation, Part] = {}
         self.where: list[Condition] = []
         self.consumed: list[Condition] = []
@@ -106,7 +107,7 @@ class BlockPlan:
         right = self._walk(node.right, may if node.how in REACHES_RIGHT and not node.asof else ())
         must = self._read(node.on, left.inputs + right.inputs) if node.on else []
         if node.asof:
-            frame = asof_joined(Pair(self.query, left, right, node.how), must, node.merges)
+            frame = asof_joined(Pair(self.query, left, right, node.how, self.hints), must, node.merges)
             return self.query.planned(self.block, frame, left.inputs + right.inputs)
         if node.merges:
             self._leave(left, right, node.how, "USING and NATURAL merge columns; say the equality in ON")
@@ -134,7 +135,7 @@ class BlockPlan:
     ) -> Part | None:
         reach = left.numbers | right.numbers
         open_ = [each for each in may if each not in self.consumed and each.inputs and each.inputs <= reach]
-        outcome = interval_joined(Pair(self.query, left, right, how), must, open_)
+        outcome = interval_joined(Pair(self.query, left, right, how, self.hints), must, open_)
         if isinstance(outcome, str):
             self._leave(left, right, how, outcome)
             return None
@@ -232,6 +233,7 @@ def plan_query(spark: SparkSession, source: Source, calls: Sequence[IntervalCall
     for block in find_blocks(source):
         BlockPlan(query, block).run()
     _all_planned(query)
+    query.leave_unused_hints()
     if query.asof_joins < len(source.asof):
         raise UnsupportedError(
             "an ASOF JOIN of this query cannot be planned here: its FROM has PIVOT, stands in a WITH RECURSIVE, or "

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from dovetail.errors import UnsupportedError
 from dovetail.rewrite.blocks import Block, Relation, alias_and_qualifiers
 from dovetail.rewrite.conditions import IntervalCall
+from dovetail.rewrite.hints import Hint
 from dovetail.rewrite.names import Input, Names
 from dovetail.rewrite.text import Patches, Source, escaped, select_from
 from dovetail.spark.frames import quoted
@@ -31,6 +32,7 @@ class Recognised:
     bounds: tuple[str, str, str, str]
     keys: tuple[str, ...]
     residual: tuple[str, ...]
+    kind = "interval_join"
 
     def lines(self) -> list[str]:
         """The join in a few lines."""
@@ -53,6 +55,7 @@ class RecognisedAsof:
     how: str
     comparison: str
     keys: tuple[str, ...]
+    kind = "asof_join"
 
     def lines(self) -> list[str]:
         """The join in a few lines."""
@@ -68,6 +71,7 @@ class Report:
     """The report of one query: joins that were recognised, and parts that Spark plans."""
 
     joins: list[Recognised | RecognisedAsof] = field(default_factory=list)
+    hints: list[list[str]] = field(default_factory=list)  # those of each join
     spark: list[tuple[str, str]] = field(default_factory=list)
 
     def leave(self, what: str, why: str) -> None:
@@ -78,17 +82,18 @@ class Report:
     def leave_all(self, why: str) -> None:
         """Note that Spark plans the whole query."""
         self.joins.clear()
+        self.hints.clear()
         self.leave("the whole query", why)
 
     def text(self) -> str:
         """The report for a reader."""
         counts = {"interval": 0, "as-of": 0}
         for join in self.joins:
-            counts["as-of" if isinstance(join, RecognisedAsof) else "interval"] += 1
+            counts["as-of" if join.kind == "asof_join" else "interval"] += 1
         heads = [f"{count} {kind} join{'s' if count != 1 else ''}" for kind, count in counts.items() if count]
         lines = [", ".join(heads) or "no interval join; the query goes to Spark as written"]
-        for number, join in enumerate(self.joins, 1):
-            first, *rest = join.lines()
+        for number, (join, hints) in enumerate(zip(self.joins, self.hints, strict=True), 1):
+            first, *rest = [*join.lines(), *(f"hint: {hint}" for hint in hints)]
             lines += [f"{number}. {first}", *(f"   {line}" for line in rest)]
         if self.spark:
             lines.append("left to Spark:")
@@ -133,7 +138,20 @@ class Query:
         self.fold: Callable[[str], str] = str if sensitive else str.lower
         self._words = {token.text.lower() for token in source.tokens}
         self._views: dict[str, DataFrame] = {}
+        self._unused = list(source.hints)
         self._inputs = 0
+
+    def recognised(self, join: Recognised | RecognisedAsof, hints: Sequence[Hint]) -> None:
+        """Report a join that was planned, with the hints that are for it."""
+        used = [hint for hint in hints if hint.join == join.kind]
+        self.report.joins.append(join)
+        self.report.hints.append([hint.text for hint in used])
+        self._unused = [hint for hint in self._unused if hint not in used]
+
+    def leave_unused_hints(self) -> None:
+        """Report the hints of SELECTs in which no such join was planned."""
+        for hint in self._unused:
+            self.report.leave(hint.text, f"its SELECT has no {hint.join} that was recognised")
 
     def run(self, text: str) -> DataFrame:
         """The result of rendered text; temporary views exist only while Spark analyses it."""

@@ -14,6 +14,8 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
+from dovetail.rewrite.hints import Hint, read_hints
+
 DIALECT = "spark"
 BRACKETS = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 QUERY_WORDS = (TokenType.SELECT, TokenType.WITH)
@@ -25,11 +27,12 @@ def select_from(relations: str, columns: str = "*") -> str:
 
 
 class Source:
-    """The text of one query and its tokens."""
+    """The text of one query, its tokens, and its hints, which the text no longer has."""
 
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens: list[Token] = list(sqlglot.tokenize(text, read=DIALECT))
+        tokens = list(sqlglot.tokenize(text, read=DIALECT))
+        self.text, self.hints = read_hints(text, tokens)
+        self.tokens: list[Token] = list(sqlglot.tokenize(self.text, read=DIALECT)) if self.hints else tokens
 
     @cached_property
     def partner(self) -> dict[int, int]:
@@ -61,6 +64,10 @@ class Source:
         if number and self.tokens[number - 1].token_type is TokenType.DOT:
             return kind if kind is TokenType.STAR else TokenType.VAR
         return TokenType.VAR if kind is TokenType.ASOF and number not in self.asof else kind
+
+    def hints_of(self, select: int) -> list[Hint]:
+        """The hints of the SELECT with this token number."""
+        return [hint for hint in self.hints if hint.select == self.tokens[select].start]
 
     def piece(self, start: int, stop: int) -> Piece:
         """The tokens from start up to stop, which is not included."""
