@@ -34,8 +34,7 @@ from dovetail.xml.evaluate.compiler import (
     converter,
     errors_at,
     located,
-    mismatch,
-    value_converter,
+    parameter,
 )
 from dovetail.xml.syntax.tree import (
     CODEPOINT,
@@ -50,11 +49,8 @@ from dovetail.xml.syntax.tree import (
     VariableRef,
     deep_stack,
 )
-from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS, PYTHON_TYPES
-from dovetail.xml.xdm.nodes import Element, is_node
+from dovetail.xml.xdm.atomic import PYTHON_TYPES
 from dovetail.xml.xdm.values import atom, atomise
-
-Argument = Callable[[list[Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +74,10 @@ class Signature:
         low = 0 if self.focus and self.least == 1 else self.least
         return low <= count and (self.variadic or count <= len(self.parameters))
 
-    def arguments(self, count: int) -> list[Argument]:
+    def arguments(self, count: int) -> list[Callable[[Items], Any]]:
         """The preparation of each argument."""
         kinds = [*self.parameters, *self.parameters[-1:] * max(0, count - len(self.parameters))]
-        return [argument(kind, f"argument {at} of {self.name}()") for at, kind in enumerate(kinds[:count], 1)]
+        return [parameter(kind, f"argument {at} of {self.name}()") for at, kind in enumerate(kinds[:count], 1)]
 
 
 FUNCTIONS: dict[str, Signature] = {}
@@ -111,54 +107,9 @@ def function(
     return register
 
 
-def argument(kind: str, what: str) -> Argument:
-    """The preparation of one argument."""
-    occurrence = kind[-1] if kind[-1] in "?*+" else ""
-    name = kind.rstrip("?*+")
-    if name in ("item", "node", "element"):
-        return _nodes(name, occurrence, what)
-    convert, check = value_converter(name), _checker(name)
-
-    def many(items: list[Any]) -> Any:
-        values = [convert(value) for value in atomise(items)]
-        if (not values and occurrence == "+") or not all(map(check, values)):
-            raise mismatch(values, f"xs:{kind}", what)
-        return values
-
-    def one(items: list[Any]) -> Any:
-        if len(items) != 1:
-            if not items and occurrence == "?":
-                return None
-            raise mismatch(atomise(items), f"xs:{kind}", what)
-        value = convert(atomise(items)[0])
-        if not check(value):
-            raise mismatch([value], f"xs:{kind}", what)
-        return value
-
-    return many if occurrence in ("*", "+") else one
-
-
-def _checker(name: str) -> Callable[[Any], bool]:
-    if name == "anyAtomicType":
-        return lambda value: True
-    if name == "numeric":
-        return lambda value: type(value) in NUMBERS
-    return lambda value: name in ANCESTORS[type(value)]
-
-
-def _nodes(name: str, occurrence: str, what: str) -> Argument:
-    def prepare(items: list[Any]) -> Any:
-        if (name == "node" and not all(map(is_node, items))) or (
-            name == "element" and any(type(item) is not Element for item in items)
-        ):
-            raise mismatch(items, f"{name}(){occurrence}", what)
-        if occurrence == "*":
-            return items
-        if len(items) > 1 or (not items and occurrence != "?"):
-            raise mismatch(items, f"{name}(){occurrence}", what)
-        return items[0] if items else None
-
-    return prepare
+def present(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which gives nothing if its first argument is nothing."""
+    return lambda value, *others: None if value is None else call(value, *others)
 
 
 def sequence(result: Any) -> list[Any]:

@@ -7,12 +7,13 @@ conversion of arguments, and the expressions that name them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.axes import matcher as node_matcher
@@ -26,6 +27,7 @@ from dovetail.xml.syntax.tree import (
     Expr,
     InstanceOf,
     KindTest,
+    NodeKind,
     QName,
     SequenceType,
     TreatAs,
@@ -245,7 +247,8 @@ class Environment:
 
 
 Convert = Callable[[Items], Items]
-_LIMITS = {"": (1, 1), "?": (0, 1), "*": (0, None), "+": (1, None)}
+_LIMITS = {"": (1, 1), "?": (0, 1), "*": (0, sys.maxsize), "+": (1, sys.maxsize)}
+_NODE_TESTS = get_args(NodeKind)
 _ABSTRACT = frozenset(("anyAtomicType", "NOTATION", "anySimpleType"))
 
 
@@ -285,7 +288,7 @@ def matcher(kind: SequenceType) -> Callable[[Items], bool]:
         return lambda items: not items
     low, high = _LIMITS[kind.occurrence]
     matches = _item_matcher(kind.item)
-    return lambda items: low <= len(items) <= (len(items) if high is None else high) and all(map(matches, items))
+    return lambda items: low <= len(items) <= high and all(map(matches, items))
 
 
 def mismatch(items: Items, expected: str, what: str) -> XQueryError:
@@ -320,8 +323,28 @@ def converter(kind: SequenceType, what: str) -> Convert:
 
     if not isinstance(kind.item, AtomicType):
         return check
-    convert = value_converter(atomic_name(kind.item.name))
-    return lambda items: check([convert(value) for value in atomise(items)])
+    convert, fits = value_converter(atomic_name(kind.item.name)), _item_matcher(kind.item)
+    low, high = _LIMITS[kind.occurrence]
+
+    def converted(items: Items) -> Items:
+        if not low <= len(items) <= high:
+            raise mismatch(items, expected, what)
+        values = [convert(value) for value in atomise(items)]
+        if not all(map(fits, values)):
+            raise mismatch(values, expected, what)
+        return values
+
+    return converted
+
+
+def parameter(kind: str, what: str) -> Callable[[Items], Any]:
+    """The conversion of an argument of a library function: `string*` to a list, `string?` to one value or None."""
+    name = kind.rstrip("?*+")
+    item = AnyItem() if name == "item" else KindTest(name) if name in _NODE_TESTS else AtomicType(QName(XS, name, "xs"))
+    convert = converter(SequenceType(item, kind.removeprefix(name)), what)  # type: ignore[arg-type]  # one of "?*+"
+    if kind.endswith(("*", "+")):
+        return (lambda items: items) if kind == "item*" else convert
+    return lambda items: found[0] if (found := convert(items)) else None
 
 
 def value_converter(target: str) -> Callable[[Any], Any]:
