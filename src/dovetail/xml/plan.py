@@ -22,7 +22,7 @@ from dovetail.spark.hosts.batch import reported
 from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
-from dovetail.xml.algebra.operators import DistributeResult, GroupBy, Join, Order, available, operators
+from dovetail.xml.algebra.operators import DistributeResult, GroupBy, Join, Key, Order, available, operators
 from dovetail.xml.execute.parts import (
     Cut,
     Direct,
@@ -46,7 +46,6 @@ from dovetail.xml.execute.rows import (
     Fields,
     Form,
     Items,
-    Key,
     Sent,
     SentDoubles,
     SentFields,
@@ -270,10 +269,11 @@ class Builder:
 
     def _join(self, part: JoinPart, wanted: Wanted) -> Rows:
         work = planned_join(part, wanted)
-        outer = self.rows(part.outer, self._side(work, part.outer, tuple(key.outer for key in part.keys)))
-        inner = self.rows(part.inner, self._side(work, part.inner, tuple(key.inner for key in part.keys)))
+        inner_keys, outer_keys = zip(*(one.keys for one in part.keys), strict=True)
+        outer = self.rows(part.outer, self._side(work, part.outer, outer_keys))
+        inner = self.rows(part.inner, self._side(work, part.inner, inner_keys))
         renamed = {f"k{n}": f"j{n}" for n in range(len(part.keys))}
-        many = [n for n, pair in enumerate(part.keys) if pair.inner.many]
+        many = [n for n, pair in enumerate(part.keys) if pair.existential]
         right, how = self._hinted(outer, inner, each_key(inner.frame.withColumnsRenamed(renamed), "j", many))
         left = each_key(outer.frame, "k", many)
         left = F.broadcast(left) if how == "broadcast of the outer side" else left

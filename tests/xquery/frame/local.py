@@ -92,7 +92,7 @@ class Local:
         self.used.add("join")
         work = planned_join(part, wanted)
         sides, forms = [], {}
-        for side, keys in ((part.outer, [k.outer for k in part.keys]), (part.inner, [k.inner for k in part.keys])):
+        for side, keys in ((part.outer, [k.keys[1] for k in part.keys]), (part.inner, [k.keys[0] for k in part.keys])):
             mine = tuple(one for one in work.needed if one in available(side.plan))
             table = self.rows(job, side, Fields(mine, tuple(keys), work.typed & set(mine)))
             forms |= self.forms

@@ -119,20 +119,49 @@ class Select(Operator):
     input: Operator
 
 
+KeyKind = Literal["string", "exact", "double", "moment", "number"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The key of one side of an equality; with `many` each of its items, else the only one."""
+
+    expression: Expression
+    kind: KeyKind = "string"
+    many: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Equality:
     """One equality of a join: `inner` and `outer` are computed on their branches and compared as `kind`.
 
     `existential` is the general comparison: true if any item of one side equals any of the other. Otherwise it is the
     value comparison: an empty side matches nothing, and a side of more than one item is the error XPTY0004.
-    As "string" both sides are texts; as "number" numbers, or texts to be cast to double; as "value" dates and the like
-    of one type, for which `xdm.operators.key_of` gives equal keys.
+    As "string" both sides are texts; as "exact" integers and decimals, or booleans; as "double" numbers, or texts to be
+    cast, at least one of them no exact number; as "moment" dates and times of one type: equal keys (`xdm.operators`)
+    are equal values. As "number" one side may be an xs:float, which makes other numbers equal to it: equal keys are
+    only necessary.
     """
 
     inner: Expression
     outer: Expression
-    kind: Literal["string", "number", "value"]
+    kind: KeyKind
     existential: bool
+
+    @property
+    def keys(self) -> tuple[Key, Key]:
+        """The keys of the inner and the outer side."""
+        return Key(self.inner, self.kind, self.existential), Key(self.outer, self.kind, self.existential)
+
+    def decides(self, condition: Expression) -> bool:
+        """Whether the condition is this equality, which equal keys decide."""
+        match condition:
+            case Call("boolean", (inner,)):
+                return self.decides(inner)
+            case Call("general-eq" | "value-eq" as name, sides):
+                same = sides in ((self.inner, self.outer), (self.outer, self.inner))
+                return same and self.existential == (name == "general-eq") and self.kind != "number"
+        return False
 
 
 @dataclass(frozen=True, slots=True)

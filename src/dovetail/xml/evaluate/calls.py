@@ -36,19 +36,8 @@ from dovetail.xml.evaluate.compiler import (
     located,
     parameter,
 )
-from dovetail.xml.syntax.tree import (
-    CODEPOINT,
-    FN,
-    XS,
-    ContextItem,
-    FunctionCall,
-    FunctionDeclaration,
-    Module,
-    QName,
-    VariableDeclaration,
-    VariableRef,
-    deep_stack,
-)
+from dovetail.xml.syntax import tree
+from dovetail.xml.syntax.tree import CODEPOINT, FN, XS, Module, QName, deep_stack
 from dovetail.xml.xdm.atomic import PYTHON_TYPES
 from dovetail.xml.xdm.values import atom, atomise
 
@@ -119,8 +108,8 @@ def sequence(result: Any) -> list[Any]:
     return [] if result is None else [result]
 
 
-@compiles(FunctionCall)
-def _call(expr: FunctionCall, scope: Scope) -> Compiled:
+@compiles(tree.FunctionCall)
+def _call(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     name, count = expr.name, len(expr.arguments)
     declared = scope.static.functions.get((name, count))
     if declared is not None:
@@ -159,10 +148,10 @@ def _unknown(name: QName, count: int, scope: Scope) -> XQueryError:
 # --- the library
 
 
-def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Compiled:
+def _library(expr: tree.FunctionCall, scope: Scope, signature: Signature) -> Compiled:
     arguments = list(expr.arguments)
     if signature.focus and len(arguments) < signature.least:
-        arguments.append(ContextItem(line=expr.line, column=expr.column))
+        arguments.append(tree.ContextItem(line=expr.line, column=expr.column))
     plans = [compile_expr(argument, scope) for argument in arguments]
     runs = [
         _values(plan) if plan.stream is not None and kind == "anyAtomicType*" else plan.run
@@ -179,7 +168,7 @@ def _values(plan: Compiled) -> Run:
     return lambda frame: [value for item in each(frame) for value in atomise([item])]
 
 
-def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signature: Signature) -> Run:
+def _invocation(expr: tree.FunctionCall, runs: list[Run], prepare: list[Any], signature: Signature) -> Run:
     call, pairs = signature.call, list(zip(runs, prepare, strict=True))
     if signature.collated and len(pairs) == len(signature.parameters):
         call = _collated(call)
@@ -225,8 +214,8 @@ def _collated(call: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Compiled:
-    argument = expr.arguments[0] if expr.arguments else ContextItem(line=expr.line, column=expr.column)
+def _constructor(expr: tree.FunctionCall, scope: Scope, target: str) -> Compiled:
+    argument = expr.arguments[0] if expr.arguments else tree.ContextItem(line=expr.line, column=expr.column)
     run, convert = compile_expr(argument, scope).run, cast_to(target)
 
     def construct(frame: Frame) -> Items:
@@ -243,7 +232,7 @@ def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Compiled:
 
 
 def _focus_part(offset: int) -> Any:
-    def compile_part(expr: FunctionCall, scope: Scope) -> Compiled:
+    def compile_part(expr: tree.FunctionCall, scope: Scope) -> Compiled:
         if scope.focus is None:
             raise located(XQueryError("XPDY0002", "there is no context item inside a declared function"), expr)
         place = scope.focus + offset
@@ -258,7 +247,7 @@ def _focus_part(offset: int) -> Any:
     return compile_part
 
 
-def _negation(expr: FunctionCall, scope: Scope) -> Compiled:
+def _negation(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     truth, negate = compile_expr(expr.arguments[0], scope).truth(), expr.name.local == "not"
 
     def test(frame: Frame) -> bool:
@@ -270,7 +259,7 @@ def _negation(expr: FunctionCall, scope: Scope) -> Compiled:
     return Compiled(lambda frame: [test(frame)], test)
 
 
-def _collection(expr: FunctionCall, scope: Scope) -> Compiled:
+def _collection(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     run = compile_expr(expr.arguments[0], scope).run if expr.arguments else None
 
     def documents(frame: Frame) -> Items:
@@ -285,11 +274,11 @@ def _collection(expr: FunctionCall, scope: Scope) -> Compiled:
     return Compiled(documents, ordered=True)
 
 
-def _unordered(expr: FunctionCall, scope: Scope) -> Compiled:
+def _unordered(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     return compile_expr(expr.arguments[0], scope)
 
 
-def _parse_xml(expr: FunctionCall, scope: Scope) -> Compiled:
+def _parse_xml(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     """`parse-xml`: the document has the base URI of the query."""
     run, base = _library(expr, scope, FUNCTIONS["parse-xml"]).run, scope.static.base_uri
 
@@ -302,7 +291,7 @@ def _parse_xml(expr: FunctionCall, scope: Scope) -> Compiled:
     return Compiled(documents)
 
 
-def _default_count(expr: FunctionCall, scope: Scope) -> Compiled:
+def _default_count(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     """`count`: counts items as they are produced if they need not be kept."""
     plan = compile_expr(expr.arguments[0], scope)
     if plan.stream is None:
@@ -311,7 +300,7 @@ def _default_count(expr: FunctionCall, scope: Scope) -> Compiled:
     return Compiled(lambda frame: [sum(1 for _ in stream(frame))])
 
 
-_SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[FunctionCall, Scope], Compiled]]] = {
+_SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[tree.FunctionCall, Scope], Compiled]]] = {
     "position": ((0,), _focus_part(1)),
     "last": ((0,), _focus_part(2)),
     "not": ((1,), _negation),
@@ -326,7 +315,7 @@ _SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[FunctionCall, Scope], Compi
 # --- declared functions
 
 
-def _declared(expr: FunctionCall, scope: Scope, function: Function) -> Compiled:
+def _declared(expr: tree.FunctionCall, scope: Scope, function: Function) -> Compiled:
     runs = [compile_expr(argument, scope).run for argument in expr.arguments]
 
     def run(frame: Frame) -> Items:
@@ -362,7 +351,7 @@ class Function:
 
     __slots__ = ("conversions", "result", "run", "size", "weight")
 
-    def __init__(self, declaration: FunctionDeclaration) -> None:
+    def __init__(self, declaration: tree.FunctionDeclaration) -> None:
         name = declaration.name
         self.conversions = [
             None if part.type is None else converter(part.type, f"argument {at} of {name}()")
@@ -372,7 +361,7 @@ class Function:
         self.run: Run = lambda frame: []
         self.size, self.weight = 0, 1
 
-    def compile(self, declaration: FunctionDeclaration, static: Static) -> None:
+    def compile(self, declaration: tree.FunctionDeclaration, static: Static) -> None:
         """Fills in the body."""
         slots = Slots()
         places: dict[Hashable, int] = {part.name: slots.take() for part in declaration.parameters}
@@ -396,7 +385,7 @@ class Static:
         for variable in module.variables:
             self._values[variable.name] = self._global(variable)
 
-    def global_value(self, reference: VariableRef) -> Callable[[Environment], Items]:
+    def global_value(self, reference: tree.VariableRef) -> Callable[[Environment], Items]:
         """The function that finds the value of a global variable. Raises XPST0008 if there is none."""
         name = reference.name
         if name not in self.variables:
@@ -410,7 +399,7 @@ class Static:
 
         return value
 
-    def _global(self, declaration: VariableDeclaration) -> Callable[[Environment], Items]:
+    def _global(self, declaration: tree.VariableDeclaration) -> Callable[[Environment], Items]:
         slots = Slots(4)
         scope = Scope(self, slots, focus=1)
         compiled = None if declaration.value is None else compile_expr(declaration.value, scope)
@@ -434,7 +423,7 @@ class Static:
         return value
 
     @staticmethod
-    def _given(declaration: VariableDeclaration, environment: Environment) -> Items | None:
+    def _given(declaration: tree.VariableDeclaration, environment: Environment) -> Items | None:
         given = environment.context.variables
         if not declaration.external or str(declaration.name) not in given:
             return None
@@ -442,7 +431,7 @@ class Static:
 
     @staticmethod
     def _computed(
-        declaration: VariableDeclaration, value: Compiled | None, environment: Environment, size: int
+        declaration: tree.VariableDeclaration, value: Compiled | None, environment: Environment, size: int
     ) -> Items:
         if value is None:
             raise XQueryError("XPDY0002", f"the external variable ${declaration.name} was given no value")

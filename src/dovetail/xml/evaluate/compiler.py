@@ -17,21 +17,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.axes import matcher as node_matcher
-from dovetail.xml.syntax.tree import (
-    XS,
-    AnyItem,
-    AtomicType,
-    CastableAs,
-    CastAs,
-    Clause,
-    Expr,
-    InstanceOf,
-    KindTest,
-    NodeKind,
-    QName,
-    SequenceType,
-    TreatAs,
-)
+from dovetail.xml.syntax import tree
+from dovetail.xml.syntax.tree import XS, AnyItem, AtomicType, Clause, Expr, KindTest, NodeKind, QName, SequenceType
 from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS, PYTHON_TYPES, STRINGS, AnyURI, Float, UntypedAtomic, to_double
 from dovetail.xml.xdm.markup import is_ncname
 from dovetail.xml.xdm.nodes import Document, is_node
@@ -369,16 +356,16 @@ def value_converter(target: str) -> Callable[[Any], Any]:
 # --- expressions with types
 
 
-@compiles(InstanceOf)
-def _instance_of(expr: InstanceOf, scope: Scope) -> Compiled:
+@compiles(tree.InstanceOf)
+def _instance_of(expr: tree.InstanceOf, scope: Scope) -> Compiled:
     run = compile_expr(expr.operand, scope).run
     with errors_at(expr):
         matches = matcher(expr.type)
     return of_test(lambda frame: matches(run(frame)))
 
 
-@compiles(TreatAs)
-def _treat(expr: TreatAs, scope: Scope) -> Compiled:
+@compiles(tree.TreatAs)
+def _treat(expr: tree.TreatAs, scope: Scope) -> Compiled:
     inner = compile_expr(expr.operand, scope)
     with errors_at(expr):
         matches = matcher(expr.type)
@@ -393,7 +380,7 @@ def _treat(expr: TreatAs, scope: Scope) -> Compiled:
     return Compiled(run, ordered=inner.ordered)
 
 
-def _target(expr: CastAs | CastableAs) -> str:
+def _target(expr: tree.CastAs | tree.CastableAs) -> str:
     if expr.type.uri == XS and expr.type.local in _ABSTRACT:
         raise located(XQueryError("XPST0080", f"nothing can be cast to {expr.type}"), expr)
     try:
@@ -425,8 +412,8 @@ def _qname(value: Any, namespaces: dict[str, str]) -> QName:
     return QName(namespaces[prefix], local, prefix)
 
 
-@compiles(CastAs)
-def _cast(expr: CastAs, scope: Scope) -> Compiled:
+@compiles(tree.CastAs)
+def _cast(expr: tree.CastAs, scope: Scope) -> Compiled:
     run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), expr.namespaces)
 
     def cast_items(frame: Frame) -> Items:
@@ -441,8 +428,8 @@ def _cast(expr: CastAs, scope: Scope) -> Compiled:
     return Compiled(cast_items)
 
 
-@compiles(CastableAs)
-def _castable(expr: CastableAs, scope: Scope) -> Compiled:
+@compiles(tree.CastableAs)
+def _castable(expr: tree.CastableAs, scope: Scope) -> Compiled:
     run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), expr.namespaces)
 
     def test(frame: Frame) -> bool:

@@ -26,38 +26,21 @@ from dovetail.xml.evaluate.compiler import (
     of_test,
 )
 from dovetail.xml.evaluate.paths import CONVERSIONS, plan_step
-from dovetail.xml.syntax.tree import (
-    ARITHMETIC,
-    FN,
-    GENERAL,
-    NODE,
-    SETS,
-    SYMBOLS,
-    VALUE,
-    XS,
-    ContextItem,
-    Expr,
-    FunctionCall,
-    Literal,
-    Operation,
-    QName,
-    Sequence,
-    SimpleMap,
-    VariableRef,
-)
+from dovetail.xml.syntax import tree
+from dovetail.xml.syntax.tree import FN, SYMBOLS, XS, Expr, QName
 from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, UntypedAtomic, negated
 from dovetail.xml.xdm.markup import text_of
 from dovetail.xml.xdm.nodes import Element, in_document_order, is_node, path_key
 from dovetail.xml.xdm.operators import TESTS, arithmetic, compare, general
 from dovetail.xml.xdm.values import atom, atomise, cast, type_name, untyped_to_double
 
-Applied = Operation | Call
+Applied = tree.Operation | Call
 """An operator with its operands, of a query or of a plan."""
 
 
-@compiles(Literal)
+@compiles(tree.Literal)
 @compiles(Constant)
-def _literal(expr: Literal | Constant, scope: Scope) -> Compiled:
+def _literal(expr: tree.Literal | Constant, scope: Scope) -> Compiled:
     value = expr.value
     return Compiled(lambda frame: [value])
 
@@ -68,8 +51,8 @@ def _plan_variable(expr: Variable, scope: Scope) -> Compiled:
     return Compiled(lambda frame: frame[slot])
 
 
-@compiles(VariableRef)
-def _variable(expr: VariableRef, scope: Scope) -> Compiled:
+@compiles(tree.VariableRef)
+def _variable(expr: tree.VariableRef, scope: Scope) -> Compiled:
     slot = scope.variables.get(expr.name)
     if slot is not None:
         place = slot
@@ -78,8 +61,8 @@ def _variable(expr: VariableRef, scope: Scope) -> Compiled:
     return Compiled(lambda frame: value(frame[0]))
 
 
-@compiles(ContextItem)
-def _context_item(expr: ContextItem, scope: Scope) -> Compiled:
+@compiles(tree.ContextItem)
+def _context_item(expr: tree.ContextItem, scope: Scope) -> Compiled:
     if scope.focus is None:
         raise located(XQueryError("XPDY0002", "there is no context item inside a declared function"), expr)
     focus = scope.focus
@@ -93,8 +76,8 @@ def _context_item(expr: ContextItem, scope: Scope) -> Compiled:
     return Compiled(run)
 
 
-@compiles(Sequence)
-def _sequence(expr: Sequence, scope: Scope) -> Compiled:
+@compiles(tree.Sequence)
+def _sequence(expr: tree.Sequence, scope: Scope) -> Compiled:
     return _concatenation([compile_expr(item, scope) for item in expr.items])
 
 
@@ -114,8 +97,8 @@ def _concatenation(plans: list[Compiled]) -> Compiled:
     return Compiled(run, stream=stream if any(plan.stream for plan in plans) else None)
 
 
-@compiles(SimpleMap)
-def _simple_map(expr: SimpleMap, scope: Scope) -> Compiled:
+@compiles(tree.SimpleMap)
+def _simple_map(expr: tree.SimpleMap, scope: Scope) -> Compiled:
     left = compile_expr(expr.left, scope).run
     inner, focus = scope.focused()
     right = compile_expr(expr.right, inner).run
@@ -133,8 +116,8 @@ def _simple_map(expr: SimpleMap, scope: Scope) -> Compiled:
 # --- operators
 
 
-@compiles(Operation)
-def _operation(expr: Operation, scope: Scope) -> Compiled:
+@compiles(tree.Operation)
+def _operation(expr: tree.Operation, scope: Scope) -> Compiled:
     return _OPERATORS[expr.name](expr, scope)
 
 
@@ -198,7 +181,7 @@ def _comparison(expr: Applied, scope: Scope) -> Compiled:
 
 def _text_constant(expr: Any) -> str | None:
     expr = _without_data(expr)
-    return expr.value if isinstance(expr, (Literal, Constant)) and type(expr.value) is str else None
+    return expr.value if isinstance(expr, (tree.Literal, Constant)) and type(expr.value) is str else None
 
 
 def _value_comparison(expr: Applied, left: Run, right: Run) -> Compiled:
@@ -367,11 +350,11 @@ def _concat(expr: Applied, scope: Scope) -> Compiled:
 
 _OPERATORS: dict[str, Callable[[Applied, Scope], Compiled]] = {
     **dict.fromkeys(("and", "or"), _logical),
-    **dict.fromkeys(VALUE.values(), _comparison),
-    **dict.fromkeys(GENERAL.values(), _general),
-    **dict.fromkeys(NODE.values(), _node_comparison),
-    **dict.fromkeys(SETS, _set_operation),
-    **dict.fromkeys(ARITHMETIC.values(), _arithmetic),
+    **dict.fromkeys(tree.VALUE.values(), _comparison),
+    **dict.fromkeys(tree.GENERAL.values(), _general),
+    **dict.fromkeys(tree.NODE.values(), _node_comparison),
+    **dict.fromkeys(tree.SETS, _set_operation),
+    **dict.fromkeys(tree.ARITHMETIC.values(), _arithmetic),
     **dict.fromkeys(("minus", "plus"), _sign),
     "to": _range,
     "string-concat": _concat,
@@ -398,11 +381,11 @@ def _call(expr: Call, scope: Scope) -> Compiled:
     return compile_expr(_function(expr), scope)
 
 
-def _function(expr: Call) -> FunctionCall:
+def _function(expr: Call) -> tree.FunctionCall:
     """The call of a function of XQuery. Constructors of types take the typed value themselves."""
     uri, local = (XS, expr.name[3:]) if expr.name.startswith("xs:") else (FN, expr.name)
     arguments: Any = [_without_data(one) if uri == XS else one for one in expr.arguments]
-    return FunctionCall(QName(uri, local), tuple(arguments), line=expr.line, column=expr.column)
+    return tree.FunctionCall(QName(uri, local), tuple(arguments), line=expr.line, column=expr.column)
 
 
 @compiles(Evaluate)

@@ -37,7 +37,7 @@ from dovetail.xml.evaluate.flwor import Field, Key, Tuples, kept, restore
 from dovetail.xml.syntax.tree import deep_stack
 from dovetail.xml.xdm.markup import copy_into
 from dovetail.xml.xdm.nodes import new_tree
-from dovetail.xml.xdm.operators import key_of
+from dovetail.xml.xdm.operators import KEYS
 from dovetail.xml.xdm.values import atomise
 
 Function = Callable[[Sequence[Items]], Items]
@@ -329,15 +329,12 @@ class _Table:
         return sorted(hits) if type(numbers) is range else [number for number in numbers if number in hits]
 
 
-_KEY_VALUES: dict[str, Callable[[Any], Hashable]] = {"string": str, "number": float, "value": key_of}
-
-
 def _keys(key: Equality, items: Items) -> Keys:
     """A value comparison of more than one item is an error, which the condition raises on comparison."""
     if len(items) > 1 and not key.existential:
         return None
-    change = _KEY_VALUES[key.kind]
+    change = KEYS[key.kind]
     try:
-        return {change(item) for item in items}
-    except (ValueError, OverflowError):
+        return {found for item in items if (found := change(item)) is not None}
+    except XQueryError:
         return None

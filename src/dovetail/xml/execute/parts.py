@@ -40,6 +40,7 @@ from dovetail.xml.algebra.operators import (
     Assign,
     DataScan,
     DistributeResult,
+    Equality,
     GroupBy,
     Join,
     Operator,
@@ -61,7 +62,7 @@ from dovetail.xml.algebra.operators import (
 )
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.evaluate.plans import Given
-from dovetail.xml.execute.rows import Fields, Form, Items, KeyPair, State, Wanted, key_pair
+from dovetail.xml.execute.rows import Fields, Form, Items, State, Wanted
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module
 
@@ -88,7 +89,7 @@ class JoinPart:
 
     plan: Operator
     join: Join
-    keys: tuple[KeyPair, ...]
+    keys: tuple[Equality, ...]
     inner: Part
     outer: Part
 
@@ -213,7 +214,7 @@ def _scan_part(plan: Operator, scan: DataScan, module: Module) -> ScanPart | Non
 
 def _join_part(plan: Operator, join: Join, module: Module) -> JoinPart | None:
     facts = Facts(plan)
-    keys = tuple(pair for one in join.keys if (pair := key_pair(one, facts)) is not None)
+    keys = tuple(one for one in join.keys if one.kind != "number")
     inner, outer = _part(join.inner, module), _part(join.outer, module)
     if not keys or inner is None or outer is None or free(plan) or not _is_plain(join, module):
         return None
@@ -285,7 +286,7 @@ class JoinWork:
 
 def planned_join(part: JoinPart, wanted: Wanted) -> JoinWork:
     """The work on the pairs that the keys find."""
-    decided = [one for one in conjuncts(part.join.condition) if any(pair.decides(one) for pair in part.keys)]
+    decided = [one for one in conjuncts(part.join.condition) if any(key.decides(one) for key in part.keys)]
     residual = tuple(one for one in conjuncts(part.join.condition) if one not in decided)
     bottom = Select(conjunction(residual), Given()) if residual else Given()
     plan = stacked(above(part.plan, part.join), bottom)

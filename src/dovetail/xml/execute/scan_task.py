@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.xml.algebra.expressions import Variable
+from dovetail.xml.algebra.operators import Key
 from dovetail.xml.evaluate.plans import Runner, on_path
 from dovetail.xml.execute.columns import Arrays, Test, Texts, lists_of, side_by_side, texts_of
 from dovetail.xml.execute.rows import (
@@ -31,7 +32,6 @@ from dovetail.xml.execute.rows import (
     Fields,
     Form,
     Items,
-    Key,
     Local,
     State,
     Values,
@@ -131,7 +131,7 @@ class KeyColumn:
 
     def __init__(self, runner: Runner, key: Key, given: OnColumns, many: dict[Path, bool]) -> None:
         self._computed, self._many = Computed(runner, given, many, partial(key_cell, key)), key.many
-        self._plain = isinstance(given.expression, Variable) and key.form == "text"
+        self._plain = isinstance(given.expression, Variable) and key.kind == "string"
 
     def of(self, batch: pa.RecordBatch) -> pa.Array:
         """The key of each row."""
