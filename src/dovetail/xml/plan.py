@@ -60,8 +60,6 @@ from dovetail.xml.execute.tasks import (
     CUT,
     MARKER,
     Job,
-    JoinTasks,
-    LastTask,
     Row,
     WholeTask,
     retype,
@@ -148,7 +146,7 @@ class XQueryPlan:
         frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
         # An aggregate of Spark has one partition already; a shuffle would add a stage.
         one = frame.coalesce(1) if all(isinstance(one, SentDoubles) for one in sent) else frame.repartition(1)
-        task = partial(run_rest, LastTask(self.job.without_files(), division.rest, tuple(sent), self.row))
+        task = partial(run_rest, self.job.without_files(), division.rest, tuple(sent), self.row)
         return _mapped(one.sortWithinPartitions(CUT, "o"), task, self.row.schema)
 
     def _marker(self) -> DataFrame:
@@ -314,8 +312,8 @@ class Builder:
         self, work: JoinWork, joined: Rows, forms: tuple[Form, ...] = (), orders: tuple[str, ...] = ()
     ) -> Rows:
         schema = schema_of(work.wanted, forms, orders)
-        tasks = JoinTasks(self.job.without_files(), work, tuple(joined.forms.items()), joined.orders, schema)
-        return Rows(_mapped(joined.frame, partial(run_joined, tasks), schema), SentFields(()), size=joined.size)
+        task = partial(run_joined, self.job.without_files(), work, joined.forms, joined.orders, schema)
+        return Rows(_mapped(joined.frame, task, schema), SentFields(()), size=joined.size)
 
     def _items(self, work: JoinWork, joined: Rows) -> Rows:
         spread = spread_items(work, joined.forms)

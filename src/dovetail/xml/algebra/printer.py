@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from dovetail.errors import PlanError
-from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable
+from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable, written_name
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -59,12 +59,7 @@ def test_text(test: NameTest | KindTest) -> str:
     if isinstance(test, KindTest):
         inner = (test_text(part) for part in (test.name, test.inner) if part is not None)
         return f"{test.kind}({', '.join(inner)})"
-    local = "*" if test.local is None else test.local
-    if test.uri is None:
-        return "*" if test.local is None else f"*:{local}"
-    if test.prefix:
-        return f"{test.prefix}:{local}"
-    return f"Q{{{test.uri}}}{local}" if test.uri or test.local is None else local
+    return f"{test.prefix}:{test.local or '*'}" if test.prefix and test.uri is not None else written_name(test)
 
 
 def type_text(kind: SequenceType) -> str:
@@ -108,16 +103,7 @@ def _operation(node: tree.Operation) -> str:
 
 
 def _literal(node: tree.Literal) -> str:
-    match node.value:
-        case str():
-            return '"' + node.value.replace("&", "&amp;").replace('"', '""') + '"'
-        case float():
-            text = repr(node.value)
-            return text if "e" in text else f"{text}e0"
-        case Decimal():
-            text = f"{node.value:f}"
-            return text if "." in text else f"{text}.0"
-    return str(node.value)
+    return print_constant(node.value.replace("&", "&amp;") if isinstance(node.value, str) else node.value)
 
 
 def _step(node: tree.AxisStep) -> str:

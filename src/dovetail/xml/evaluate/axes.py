@@ -242,29 +242,18 @@ def _fast(axis: Axis, test: NameTest | KindTest) -> Step | None:
         test = test.name or NameTest(None, None)
     if not isinstance(test, NameTest):
         return None
-    if axis == "child":
-        return _child(tag_of(test))
-    if axis == "descendant":
-        return _descendant(tag_of(test))
+    if axis in ("child", "descendant"):
+        return _elements(Element.iterchildren if axis == "child" else Element.iterdescendants, tag_of(test))
     if axis == "attribute" and test.uri is not None and test.local is not None:
         return _attribute(tag_of(test))
     return None
 
 
-def _child(tag: str) -> Step:
+def _elements(iterate: Callable[[Any, str], Iterator[Any]], tag: str) -> Step:
     def run(node: Any) -> list[Any]:
         if type(node) is Element:
-            return list(node.iterchildren(tag))
-        return list(node.holder.iterchildren(tag)) if type(node) is Document else []
-
-    return run
-
-
-def _descendant(tag: str) -> Step:
-    def run(node: Any) -> list[Any]:
-        if type(node) is Element:
-            return list(node.iterdescendants(tag))
-        return list(node.holder.iterdescendants(tag)) if type(node) is Document else []
+            return list(iterate(node, tag))
+        return list(iterate(node.holder, tag)) if type(node) is Document else []
 
     return run
 

@@ -27,6 +27,7 @@ from dovetail.xml.evaluate.compiler import (
     Run,
     Scope,
     Slots,
+    at_place,
     cast_to,
     checked,
     compile_expr,
@@ -34,6 +35,7 @@ from dovetail.xml.evaluate.compiler import (
     converter,
     errors_at,
     located,
+    of_test,
     parameter,
 )
 from dovetail.xml.syntax import tree
@@ -173,15 +175,7 @@ def _invocation(expr: tree.FunctionCall, runs: list[Run], prepare: list[Any], si
     if signature.collated and len(pairs) == len(signature.parameters):
         call = _collated(call)
     if signature.needs_environment:
-
-        def with_environment(frame: Frame) -> Items:
-            try:
-                return sequence(call(frame[0], *[convert(run(frame)) for run, convert in pairs]))
-            except XQueryError as error:
-                raise located(error, expr) from None
-
-        return with_environment
-
+        return at_place(expr, lambda frame: sequence(call(frame[0], *[convert(run(frame)) for run, convert in pairs])))
     if len(pairs) == 1:
         only, convert_only = pairs[0]
 
@@ -219,13 +213,10 @@ def _constructor(expr: tree.FunctionCall, scope: Scope, target: str) -> Compiled
     run, convert = compile_expr(argument, scope).run, cast_to(target)
 
     def construct(frame: Frame) -> Items:
-        try:
-            value = atom(run(frame), f"the argument of {expr.name}()")
-            return [] if value is None else [convert(value)]
-        except XQueryError as error:
-            raise located(error, expr) from None
+        value = atom(run(frame), f"the argument of {expr.name}()")
+        return [] if value is None else [convert(value)]
 
-    return Compiled(construct)
+    return Compiled(at_place(expr, construct))
 
 
 # --- functions that depend on their place in the query
@@ -249,33 +240,19 @@ def _focus_part(offset: int) -> Any:
 
 def _negation(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     truth, negate = compile_expr(expr.arguments[0], scope).truth(), expr.name.local == "not"
-
-    def test(frame: Frame) -> bool:
-        try:
-            return truth(frame) != negate
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    return Compiled(lambda frame: [test(frame)], test)
+    return of_test(at_place(expr, lambda frame: truth(frame) != negate))
 
 
 def _collection(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     run = compile_expr(expr.arguments[0], scope).run if expr.arguments else None
 
     def documents(frame: Frame) -> Items:
-        try:
-            uri = None if run is None else atom(run(frame), "the argument of collection()")
-            if uri is not None and not isinstance(uri, str):
-                raise XQueryError("XPTY0004", "the argument of collection() is a string")
-            return list(frame[0].collection(uri))
-        except XQueryError as error:
-            raise located(error, expr) from None
+        uri = None if run is None else atom(run(frame), "the argument of collection()")
+        if uri is not None and not isinstance(uri, str):
+            raise XQueryError("XPTY0004", "the argument of collection() is a string")
+        return list(frame[0].collection(uri))
 
-    return Compiled(documents, ordered=True)
-
-
-def _unordered(expr: tree.FunctionCall, scope: Scope) -> Compiled:
-    return compile_expr(expr.arguments[0], scope)
+    return Compiled(at_place(expr, documents), ordered=True)
 
 
 def _parse_xml(expr: tree.FunctionCall, scope: Scope) -> Compiled:
@@ -306,7 +283,7 @@ _SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[tree.FunctionCall, Scope], 
     "not": ((1,), _negation),
     "boolean": ((1,), _negation),
     "collection": ((0, 1), _collection),
-    "unordered": ((1,), _unordered),
+    "unordered": ((1,), lambda expr, scope: compile_expr(expr.arguments[0], scope)),
     "parse-xml": ((1,), _parse_xml),
     "count": ((1,), _default_count),
 }

@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from dovetail.errors import XQueryError
+from dovetail.xml.algebra.printer import type_text
 from dovetail.xml.evaluate.axes import matcher as node_matcher
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import XS, AnyItem, AtomicType, Clause, Expr, KindTest, NodeKind, QName, SequenceType
@@ -32,6 +33,7 @@ Items = list[Any]
 Frame = list[Any]
 Run = Callable[[Frame], Items]
 Test = Callable[[Frame], bool]
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -132,6 +134,18 @@ def errors_at(place: Placed) -> Iterator[None]:
         yield
     except XQueryError as error:
         raise located(error, place) from None
+
+
+def at_place(place: Placed, run: Callable[[Frame], Result]) -> Callable[[Frame], Result]:
+    """The same with the place of an expression in its errors; what runs most often does this itself, without a call."""
+
+    def placed(frame: Frame) -> Result:
+        try:
+            return run(frame)
+        except XQueryError as error:
+            raise located(error, place) from None
+
+    return placed
 
 
 _COMPILERS: dict[type, Callable[[Any, Scope], Compiled]] = {}
@@ -246,17 +260,6 @@ def atomic_name(name: QName) -> str:
     raise XQueryError("XPST0051", f"{name} is not the name of an atomic type")
 
 
-def written(kind: SequenceType) -> str:
-    """A type as a query writes it."""
-    item = kind.item
-    if item is None:
-        return "empty-sequence()"
-    text = (
-        str(item.name) if isinstance(item, AtomicType) else "item()" if isinstance(item, AnyItem) else f"{item.kind}()"
-    )
-    return text + kind.occurrence
-
-
 def _item_matcher(item: AtomicType | KindTest | AnyItem) -> Callable[[Any], bool]:
     if isinstance(item, AnyItem):
         return lambda value: True
@@ -293,7 +296,7 @@ def checked(kind: SequenceType | None, what: str, place: Expr | Clause) -> Conve
 
     def check(items: Items) -> Items:
         if not matches(items):
-            raise located(mismatch(items, written(kind), what), place)
+            raise located(mismatch(items, type_text(kind), what), place)
         return items
 
     return check
@@ -301,7 +304,7 @@ def checked(kind: SequenceType | None, what: str, place: Expr | Clause) -> Conve
 
 def converter(kind: SequenceType, what: str) -> Convert:
     """The conversion of arguments and results: atomised, untyped values cast, numbers promoted, then checked."""
-    matches, expected = matcher(kind), written(kind)
+    matches, expected = matcher(kind), type_text(kind)
 
     def check(items: Items) -> Items:
         if not matches(items):
@@ -326,9 +329,10 @@ def converter(kind: SequenceType, what: str) -> Convert:
 
 def parameter(kind: str, what: str) -> Callable[[Items], Any]:
     """The conversion of an argument of a library function: `string*` to a list, `string?` to one value or None."""
-    name = kind.rstrip("?*+")
+    name: Any = kind.rstrip("?*+")
+    occurrence: Any = kind.removeprefix(name)
     item = AnyItem() if name == "item" else KindTest(name) if name in _NODE_TESTS else AtomicType(QName(XS, name, "xs"))
-    convert = converter(SequenceType(item, kind.removeprefix(name)), what)  # type: ignore[arg-type]  # one of "?*+"
+    convert = converter(SequenceType(item, occurrence), what)
     if kind.endswith(("*", "+")):
         return (lambda items: items) if kind == "item*" else convert
     return lambda items: found[0] if (found := convert(items)) else None
@@ -373,7 +377,7 @@ def _treat(expr: tree.TreatAs, scope: Scope) -> Compiled:
     def run(frame: Frame) -> Items:
         items = inner.run(frame)
         if not matches(items):
-            error = mismatch(items, written(expr.type), "the operand of treat as")
+            error = mismatch(items, type_text(expr.type), "the operand of treat as")
             raise located(XQueryError("XPDY0050", str(error).removeprefix("[XPTY0004] ")), expr)
         return items
 
@@ -417,15 +421,12 @@ def _cast(expr: tree.CastAs, scope: Scope) -> Compiled:
     run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), expr.namespaces)
 
     def cast_items(frame: Frame) -> Items:
-        try:
-            value = atom(run(frame), "the operand of cast as")
-            if value is None and not expr.optional:
-                raise XQueryError("XPTY0004", f"nothing cannot be cast to {expr.type}; write {expr.type}? to allow it")
-            return [] if value is None else [convert(value)]
-        except XQueryError as error:
-            raise located(error, expr) from None
+        value = atom(run(frame), "the operand of cast as")
+        if value is None and not expr.optional:
+            raise XQueryError("XPTY0004", f"nothing cannot be cast to {expr.type}; write {expr.type}? to allow it")
+        return [] if value is None else [convert(value)]
 
-    return Compiled(cast_items)
+    return Compiled(at_place(expr, cast_items))
 
 
 @compiles(tree.CastableAs)

@@ -165,14 +165,7 @@ def _catches(catch: tree.Catch, error: XQueryError) -> bool:
 
 def _described(error: XQueryError) -> list[Items]:
     if isinstance(error, RaisedError):
-        return [
-            [error.name],
-            [error.message] if error.message else [],
-            error.items,
-            [],
-            [error.line],
-            [error.column],
-            [],
-        ]
-    message = str(error).removeprefix(f"[{error.code}] ")
-    return [[error_name(error)], [message], [], [], [error.line], [error.column], []]
+        message, items = error.message, error.items
+    else:
+        message, items = str(error).removeprefix(f"[{error.code}] "), []
+    return [[error_name(error)], [message] if message else [], items, [], [error.line], [error.column], []]

@@ -319,14 +319,6 @@ def _let(clause: tree.LetClause, tuples: Tuples) -> None:
     tuples.check(clause.variable, checked(clause.type, f"${clause.variable}", clause))
 
 
-def _where(clause: tree.WhereClause, tuples: Tuples) -> None:
-    tuples.where(compile_expr(clause.condition, tuples.scope).truth())
-
-
-def _count(clause: tree.CountClause, tuples: Tuples) -> None:
-    tuples.count(clause.variable)
-
-
 def _order(clause: tree.OrderClause, tuples: Tuples) -> None:
     keys = [Key(compile_expr(key.expr, tuples.scope).run, key.descending, key.empty_greatest) for key in clause.keys]
     tuples.order(keys, clause)
@@ -357,8 +349,8 @@ def _at(slot: int) -> Run:
 _CLAUSES: dict[type, Callable[[Any, Tuples], None]] = {
     tree.ForClause: for_clause,
     tree.LetClause: _let,
-    tree.WhereClause: _where,
-    tree.CountClause: _count,
+    tree.WhereClause: lambda clause, tuples: tuples.where(compile_expr(clause.condition, tuples.scope).truth()),
+    tree.CountClause: lambda clause, tuples: tuples.count(clause.variable),
     tree.OrderClause: _order,
     tree.GroupClause: _group,
 }

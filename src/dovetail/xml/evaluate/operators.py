@@ -20,6 +20,7 @@ from dovetail.xml.evaluate.compiler import (
     Run,
     Scope,
     Test,
+    at_place,
     compile_expr,
     compiles,
     located,
@@ -157,17 +158,9 @@ def _logical(expr: Applied, scope: Scope) -> Compiled:
 def _located_truth(expr: Any, scope: Scope) -> Test:
     """The truth of an operand; a test says itself where it failed."""
     plan = compile_expr(expr, scope)
-    return plan.test if plan.test is not None else _at(expr, plan.truth()) if isinstance(expr, Expr) else plan.truth()
-
-
-def _at(expr: Expr | Call, test: Test) -> Test:
-    def located_test(frame: Frame) -> bool:
-        try:
-            return test(frame)
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    return located_test
+    if plan.test is not None:
+        return plan.test
+    return at_place(expr, plan.truth()) if isinstance(expr, Expr) else plan.truth()
 
 
 # --- comparisons
@@ -176,25 +169,29 @@ def _at(expr: Expr | Call, test: Test) -> Test:
 def _comparison(expr: Applied, scope: Scope) -> Compiled:
     left, right = _operands(expr, scope)
     text = _text_constant(expr.arguments[1])
-    return _with_text(expr, left, text) if text is not None else _value_comparison(expr, left, right)
+    if text is not None:
+        return _with_text(expr, left, text)
+    run = _of_two(expr, left, right, compare)
+    return Compiled(run, lambda frame: run(frame) == [True])
 
 
-def _text_constant(expr: Any) -> str | None:
-    expr = _without_data(expr)
-    return expr.value if isinstance(expr, (tree.Literal, Constant)) and type(expr.value) is str else None
-
-
-def _value_comparison(expr: Applied, left: Run, right: Run) -> Compiled:
+def _of_two(expr: Applied, left: Run, right: Run, apply: Callable[[str, Any, Any], Any]) -> Run:
+    """A function of the typed values of two operands; nothing if one of them is nothing."""
     op = SYMBOLS[expr.name]
 
     def run(frame: Frame) -> Items:
         try:
             first, second = atom(left(frame), f"the left side of {op}"), atom(right(frame), f"the right side of {op}")
-            return [] if first is None or second is None else [compare(op, first, second)]
+            return [] if first is None or second is None else [apply(op, first, second)]
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Compiled(run, lambda frame: run(frame) == [True])
+    return run
+
+
+def _text_constant(expr: Any) -> str | None:
+    expr = _without_data(expr)
+    return expr.value if isinstance(expr, (tree.Literal, Constant)) and type(expr.value) is str else None
 
 
 def _text_test(run: Run, left: Run, test: Callable[[Any, Any], bool], text: str) -> Test:
@@ -233,7 +230,7 @@ def _general(expr: Applied, scope: Scope) -> Compiled:
             return not set(map(str.__str__, lefts)).isdisjoint(map(str.__str__, rights))
         return general(op, lefts, rights)
 
-    return of_test(_at(expr, test))
+    return of_test(at_place(expr, test))
 
 
 def _all_text(values: Items) -> bool:
@@ -281,45 +278,31 @@ def _set_operation(expr: Applied, scope: Scope) -> Compiled:
 
 
 def _arithmetic(expr: Applied, scope: Scope) -> Compiled:
-    op, (left, right) = SYMBOLS[expr.name], _operands(expr, scope)
-
-    def run(frame: Frame) -> Items:
-        try:
-            first, second = atom(left(frame), f"the left side of {op}"), atom(right(frame), f"the right side of {op}")
-            return [] if first is None or second is None else [arithmetic(op, first, second)]
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    return Compiled(run)
+    return Compiled(_of_two(expr, *_operands(expr, scope), arithmetic))
 
 
 def _sign(expr: Applied, scope: Scope) -> Compiled:
     operand, op = _operand(expr.arguments[0], scope), SYMBOLS[expr.name]
 
     def run(frame: Frame) -> Items:
-        try:
-            value = untyped_to_double(atom(operand(frame), f"the operand of {op}"))
-        except XQueryError as error:
-            raise located(error, expr) from None
+        value = untyped_to_double(atom(operand(frame), f"the operand of {op}"))
         if value is None:
             return []
         if type(value) not in NUMBERS:
-            raise located(XQueryError("XPTY0004", f"{op} needs a number, given {type_name(value)}"), expr)
+            raise XQueryError("XPTY0004", f"{op} needs a number, given {type_name(value)}")
         return [negated(value) if op == "-" else value]
 
-    return Compiled(run)
+    return Compiled(at_place(expr, run))
 
 
 def _range(expr: Applied, scope: Scope) -> Compiled:
     first, last = _operands(expr, scope)
 
-    def bounds(frame: Frame) -> range:
-        try:
-            low, high = _whole(first(frame)), _whole(last(frame))
-        except XQueryError as error:
-            raise located(error, expr) from None
+    def run(frame: Frame) -> range:
+        low, high = _whole(first(frame)), _whole(last(frame))
         return range(0) if low is None or high is None else range(low, high + 1)
 
+    bounds = at_place(expr, run)
     return Compiled(lambda frame: list(bounds(frame)), stream=lambda frame: iter(bounds(frame)))
 
 
@@ -339,13 +322,7 @@ def _concat(expr: Applied, scope: Scope) -> Compiled:
         value = atom(items, "an operand of ||")
         return "" if value is None else text_of(value)
 
-    def run(frame: Frame) -> Items:
-        try:
-            return [text(left(frame)) + text(right(frame))]
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    return Compiled(run)
+    return Compiled(at_place(expr, lambda frame: [text(left(frame)) + text(right(frame))]))
 
 
 _OPERATORS: dict[str, Callable[[Applied, Scope], Compiled]] = {

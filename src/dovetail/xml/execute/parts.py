@@ -62,7 +62,7 @@ from dovetail.xml.algebra.operators import (
 )
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.evaluate.plans import Given
-from dovetail.xml.execute.rows import Fields, Form, Items, State, Wanted
+from dovetail.xml.execute.rows import Fields, Forms, Items, State, Wanted
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module
 
@@ -306,7 +306,7 @@ def _typed_only(argument: Expression, plan: Operator) -> frozenset[Variable]:
     return frozenset(direct - set(all_uses(plan)))
 
 
-def spread_items(work: JoinWork, forms: dict[Variable, Form]) -> tuple[Variable, ...] | None:
+def spread_items(work: JoinWork, forms: Forms) -> tuple[Variable, ...] | None:
     """The columns whose strings, one after the other, are the items; None if there is more to compute."""
     if not isinstance(work.wanted, Items) or work.residual:
         return None
@@ -320,7 +320,7 @@ def spread_items(work: JoinWork, forms: dict[Variable, Form]) -> tuple[Variable,
     return parts if plain else None  # type: ignore[return-value]  # variables all
 
 
-def double_aggregate(work: JoinWork, forms: dict[Variable, Form]) -> Expression | None:
+def double_aggregate(work: JoinWork, forms: Forms) -> Expression | None:
     """The argument of an aggregate over doubles made of untyped texts, which Spark computes; None for others."""
     if not isinstance(work.wanted, State) or work.residual or work.wanted.call.name == "count":
         return None
@@ -329,7 +329,7 @@ def double_aggregate(work: JoinWork, forms: dict[Variable, Form]) -> Expression 
     return argument if argument is not None and _is_double(argument, forms) else None
 
 
-def _is_double(expression: Expression, forms: dict[Variable, Form]) -> bool:
+def _is_double(expression: Expression, forms: Forms) -> bool:
     match expression:
         case Variable():
             return forms.get(expression) == "texts"

@@ -10,8 +10,9 @@ sent.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from itertools import islice
 from typing import Any, Literal
 
@@ -32,9 +33,9 @@ from dovetail.xml.xdm.nodes import (
     Attribute,
     Comment,
     Document,
+    Element,
     Instruction,
     Text,
-    is_node,
     new_tree,
     string_value,
 )
@@ -71,6 +72,7 @@ def key_cell(key: Key, items: Values) -> Any:
 Form = Literal["texts", "nodes", "items"]
 """How a value is sent: untyped texts, elements as markup, or anything."""
 
+Forms = Mapping[Variable, Form]
 ARROW: dict[Form, pa.DataType] = {"texts": pa.list_(pa.string()), "nodes": pa.list_(pa.string()), "items": pa.binary()}
 
 KEY_TYPES: dict[bool, pa.DataType] = {False: pa.string(), True: pa.list_(pa.string())}
@@ -90,7 +92,11 @@ def encoded(form: Form, items: Values) -> Any:
         return [str(item) for item in atomise(items)]
     if form == "nodes":
         return [serialise(item) for item in items]
-    return pickle.dumps([_packed(item) if is_node(item) else item for item in items], protocol=5)
+    out = BytesIO()
+    pickler = pickle.Pickler(out, protocol=5)
+    pickler.dispatch_table = _MADE_AGAIN
+    pickler.dump(items)
+    return out.getvalue()
 
 
 def decoded(form: Form, cell: Any) -> Values:
@@ -99,31 +105,7 @@ def decoded(form: Form, cell: Any) -> Values:
         return [UntypedAtomic(text) for text in cell]
     if form == "nodes":
         return [element_of(markup) for markup in cell]
-    found = pickle.loads(cell)  # noqa: S301  (written by a task of the same query)
-    return [item.make(*item.arguments) if type(item) is _Packed else item for item in found]
-
-
-@dataclass(frozen=True, slots=True)
-class _Packed:
-    """A node as it is sent between tasks: the function that makes it again, and its arguments."""
-
-    make: Callable[..., Any]
-    arguments: tuple[str, ...]
-
-
-def _packed(node: Any) -> _Packed:
-    kind = type(node)
-    if kind is Attribute:
-        return _Packed(_attribute, (node.key, node.value))
-    if kind is Text:
-        return _Packed(new_text, (node.value,))
-    if kind is Comment:
-        return _Packed(new_comment, (string_value(node),))
-    if kind is Instruction:
-        return _Packed(new_instruction, (node.target, string_value(node)))
-    if kind is Document:
-        return _Packed(_document, (serialise(node), node.holder.get("uri") or ""))
-    return _Packed(element_of, (serialise(node),))
+    return pickle.loads(cell)  # type: ignore[no-any-return]  # noqa: S301  (written by a task of the same query)
 
 
 def _attribute(key: str, value: str) -> Attribute:
@@ -138,6 +120,17 @@ def _document(markup: str, uri: str) -> Document:
     holder.text = inside.text
     holder.extend(list(inside))
     return Document(holder)
+
+
+_MADE_AGAIN: dict[type, Callable[[Any], tuple[Callable[..., Any], tuple[str, ...]]]] = {
+    Attribute: lambda node: (_attribute, (node.key, node.value)),
+    Text: lambda node: (new_text, (node.value,)),
+    Comment: lambda node: (new_comment, (string_value(node),)),
+    Instruction: lambda node: (new_instruction, (node.target, string_value(node))),
+    Document: lambda node: (_document, (serialise(node), node.holder.get("uri") or "")),
+    Element: lambda node: (element_of, (serialise(node),)),
+}
+"""Nodes as they are sent between tasks: the function that makes each of them again, and its arguments."""
 
 
 ITEM, ORDER, STATE, COUNT, TOTAL = "item", "o", "state", "n", "s"

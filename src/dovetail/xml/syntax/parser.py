@@ -160,24 +160,26 @@ def _either(reader: Reader, first: str, second: str) -> bool:
     return False
 
 
-def _boundary(reader: Reader, prolog: Prolog) -> None:
-    _once(reader, prolog, reader.expect("boundary-space").text, "XQST0068")
-    reader.preserve_space = _either(reader, "preserve", "strip")
+_CHOICES = {
+    "boundary-space": ("XQST0068", "preserve", "strip"),
+    "ordering": ("XQST0065", "ordered", "unordered"),  # both are answered in order
+    "construction": ("XQST0067", "preserve", "strip"),  # trees are untyped: there is no type to keep or to strip
+}
+"""Settings of two words, and the error of one that is declared twice."""
+
+
+def _choice(reader: Reader, prolog: Prolog) -> None:
+    what = reader.lexer.take().text
+    code, first, second = _CHOICES[what]
+    _once(reader, prolog, what, code)
+    chosen = _either(reader, first, second)
+    if what == "boundary-space":
+        reader.preserve_space = chosen
 
 
 def _base_uri(reader: Reader, prolog: Prolog) -> None:
     _once(reader, prolog, reader.expect("base-uri").text, "XQST0032")
     prolog.base_uri = reader.string()
-
-
-def _ordering(reader: Reader, prolog: Prolog) -> None:
-    _once(reader, prolog, reader.expect("ordering").text, "XQST0065")
-    _either(reader, "ordered", "unordered")  # both are answered in order
-
-
-def _construction(reader: Reader, prolog: Prolog) -> None:
-    _once(reader, prolog, reader.expect("construction").text, "XQST0067")
-    _either(reader, "preserve", "strip")  # trees are untyped: there is no type to keep or to strip
 
 
 def _copy_namespaces(reader: Reader, prolog: Prolog) -> None:
@@ -191,11 +193,9 @@ def _copy_namespaces(reader: Reader, prolog: Prolog) -> None:
 _SETTINGS: dict[str, Callable[[Reader, Prolog], None]] = {
     "namespace": _namespace,
     "default": _default,
-    "boundary-space": _boundary,
     "base-uri": _base_uri,
-    "ordering": _ordering,
-    "construction": _construction,
     "copy-namespaces": _copy_namespaces,
+    **dict.fromkeys(_CHOICES, _choice),
 }
 
 
