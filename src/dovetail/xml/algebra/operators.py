@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from dovetail.errors import PlanError
 from dovetail.xml.algebra.expressions import (
@@ -30,17 +30,23 @@ Change = Callable[[Expression], Expression]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Any operator of a plan."""
+    """Any operator of a plan; `below` names its fields that are operators, nested plans first."""
+
+    below: ClassVar[tuple[str, ...]] = ("input",)
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyTupleSource(Operator):
     """One tuple without fields; starts every plan."""
 
+    below = ()
+
 
 @dataclass(frozen=True, slots=True)
 class NestedTupleSource(Operator):
     """The tuple for which the SUBPLAN around it runs."""
+
+    below = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,7 @@ class Aggregate(Operator):
 class Subplan(Operator):
     """Adds, to each input tuple, the field that `nested` (an AGGREGATE over NESTED-TUPLE-SOURCE) gives for it."""
 
+    below = ("nested", "input")
     nested: Operator
     input: Operator
 
@@ -171,6 +178,7 @@ class Join(Operator):
     `keys` are equalities that follow from the condition, for a hash join; the whole condition still decides.
     """
 
+    below = ("inner", "outer")
     condition: Expression
     inner: Operator
     outer: Operator
@@ -228,26 +236,12 @@ class DistributeResult(Operator):
 
 def inputs(operator: Operator) -> tuple[Operator, ...]:
     """Every operator directly below or inside, nested plans first."""
-    match operator:
-        case Subplan(nested, below):
-            return (nested, below)
-        case Join(_, inner, outer):
-            return (inner, outer)
-        case EmptyTupleSource() | NestedTupleSource():
-            return ()
-    return (operator.input,)  # type: ignore[attr-defined]  # every other operator has one input
+    return tuple([getattr(operator, name) for name in operator.below])
 
 
 def with_inputs(operator: Operator, new: tuple[Operator, ...]) -> Operator:
     """The same operator over other ones."""
-    match operator:
-        case Subplan():
-            return Subplan(new[0], new[1])
-        case Join():
-            return replace(operator, inner=new[0], outer=new[1])
-        case EmptyTupleSource() | NestedTupleSource():
-            return operator
-    return replace(operator, input=new[0])  # type: ignore[call-arg]  # as above
+    return replace(operator, **dict(zip(operator.below, new, strict=True))) if new else operator
 
 
 # --- traversals of a plan

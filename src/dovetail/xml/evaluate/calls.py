@@ -21,7 +21,7 @@ from dovetail.xml.algebra.matching import TRUTH_FUNCTIONS
 from dovetail.xml.evaluate.compiler import (
     MAX_CALLS,
     Compiled,
-    Environment,
+    Context,
     Frame,
     Items,
     Run,
@@ -53,7 +53,7 @@ class Signature:
     parameters: tuple[str, ...]
     least: int
     focus: bool = False
-    needs_environment: bool = False
+    needs_context: bool = False
     variadic: bool = False
     together: bool = False
     collated: bool = False
@@ -174,7 +174,7 @@ def _invocation(expr: tree.FunctionCall, runs: list[Run], prepare: list[Any], si
     call, pairs = signature.call, list(zip(runs, prepare, strict=True))
     if signature.collated and len(pairs) == len(signature.parameters):
         call = _collated(call)
-    if signature.needs_environment:
+    if signature.needs_context:
         return at_place(expr, lambda frame: sequence(call(frame[0], *[convert(run(frame)) for run, convert in pairs])))
     if len(pairs) == 1:
         only, convert_only = pairs[0]
@@ -296,25 +296,25 @@ def _declared(expr: tree.FunctionCall, scope: Scope, function: Function) -> Comp
     runs = [compile_expr(argument, scope).run for argument in expr.arguments]
 
     def run(frame: Frame) -> Items:
-        environment = frame[0]
+        context = frame[0]
         inner: Frame = [None] * function.size
-        inner[0] = environment
+        inner[0] = context
         try:
             for at, argument in enumerate(runs):
                 items, convert = argument(frame), function.conversions[at]
                 inner[at + 1] = convert(items) if convert is not None else items
         except XQueryError as error:
             raise located(error, expr) from None
-        if environment.depth >= MAX_CALLS:
+        if context.depth >= MAX_CALLS:
             raise located(XQueryError("XPDY0130", f"functions call each other deeper than {MAX_CALLS} times"), expr)
-        environment.depth += function.weight
+        context.depth += function.weight
         try:
             result = function.run(inner)
             return function.result(result) if function.result is not None else result
         except XQueryError as error:
             raise located(error, expr) from None
         finally:
-            environment.depth -= function.weight
+            context.depth -= function.weight
 
     return Compiled(run)
 
@@ -353,7 +353,7 @@ class Static:
         self.base_uri = module.base_uri
         self.functions: dict[tuple[QName, int], Function] = {}
         self.variables = {declaration.name: declaration for declaration in module.variables}
-        self._values: dict[QName, Callable[[Environment], Items]] = {}
+        self._values: dict[QName, Callable[[Context], Items]] = {}
         for declaration in module.functions:
             with errors_at(declaration):
                 self.functions[declaration.name, len(declaration.parameters)] = Function(declaration)
@@ -362,57 +362,47 @@ class Static:
         for variable in module.variables:
             self._values[variable.name] = self._global(variable)
 
-    def global_value(self, reference: tree.VariableRef) -> Callable[[Environment], Items]:
+    def global_value(self, reference: tree.VariableRef) -> Callable[[Context], Items]:
         """The function that finds the value of a global variable. Raises XPST0008 if there is none."""
         name = reference.name
         if name not in self.variables:
             raise located(XQueryError("XPST0008", f"${name} is not declared"), reference)
 
-        def value(environment: Environment) -> Items:
-            found = environment.globals.get(name)
+        def value(context: Context) -> Items:
+            found = context.globals.get(name)
             if found is None:
-                found = environment.globals[name] = self._values[name](environment)
+                found = context.globals[name] = self._values[name](context)
             return found
 
         return value
 
-    def _global(self, declaration: tree.VariableDeclaration) -> Callable[[Environment], Items]:
+    def _global(self, declaration: tree.VariableDeclaration) -> Callable[[Context], Items]:
         slots = Slots(4)
         scope = Scope(self, slots, focus=1)
         compiled = None if declaration.value is None else compile_expr(declaration.value, scope)
         check = checked(declaration.type, f"${declaration.name}", declaration)
         pending: set[int] = set()
 
-        def value(environment: Environment) -> Items:
-            if id(environment) in pending:
+        def initial(context: Context) -> Items:
+            if declaration.external and str(declaration.name) in context.variables:
+                return list(context.variables[str(declaration.name)])
+            if compiled is None:
+                raise XQueryError("XPDY0002", f"the external variable ${declaration.name} was given no value")
+            return compiled.run(context.frame(slots.used))
+
+        def value(context: Context) -> Items:
+            if id(context) in pending:
                 raise located(XQueryError("XQDY0054", f"${declaration.name} needs its own value"), declaration)
-            pending.add(id(environment))
+            pending.add(id(context))
             try:
-                items = self._given(declaration, environment)
-                if items is None:
-                    items = self._computed(declaration, compiled, environment, slots.used)
+                items = initial(context)
                 return check(items) if check is not None else items
             except XQueryError as error:
                 raise located(error, declaration) from None
             finally:
-                pending.discard(id(environment))
+                pending.discard(id(context))
 
         return value
-
-    @staticmethod
-    def _given(declaration: tree.VariableDeclaration, environment: Environment) -> Items | None:
-        given = environment.context.variables
-        if not declaration.external or str(declaration.name) not in given:
-            return None
-        return list(given[str(declaration.name)])
-
-    @staticmethod
-    def _computed(
-        declaration: tree.VariableDeclaration, value: Compiled | None, environment: Environment, size: int
-    ) -> Items:
-        if value is None:
-            raise XQueryError("XPDY0002", f"the external variable ${declaration.name} was given no value")
-        return value.run(environment.frame(size))
 
 
 def check_module(module: Module) -> None:

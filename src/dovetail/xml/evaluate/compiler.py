@@ -16,10 +16,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from dovetail.errors import XQueryError
+from dovetail.xml.algebra.expressions import Call, Place
 from dovetail.xml.algebra.printer import type_text
 from dovetail.xml.evaluate.axes import matcher as node_matcher
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.tree import XS, AnyItem, AtomicType, Clause, Expr, KindTest, NodeKind, QName, SequenceType
+from dovetail.xml.syntax.tree import XS, AnyItem, AtomicType, Expr, KindTest, NodeKind, QName, SequenceType
 from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS, PYTHON_TYPES, STRINGS, AnyURI, Float, UntypedAtomic, to_double
 from dovetail.xml.xdm.markup import is_ncname
 from dovetail.xml.xdm.nodes import Document, is_node
@@ -71,7 +72,7 @@ def of_test(test: Test) -> Compiled:
 
 @dataclass(slots=True)
 class Slots:
-    """How many places a frame needs: place 0 holds the environment, the others variables and focuses.
+    """How many places a frame needs: place 0 holds the context, the others variables and focuses.
 
     `loops` counts the clauses that hold a part of the C stack while the clauses before them are computed.
     """
@@ -106,16 +107,8 @@ class Scope:
         return replace(self, focus=focus), focus
 
 
-class Placed(Protocol):
-    """Anything with a place in the query; line 0 if it has none."""
-
-    @property
-    def line(self) -> int:
-        """The line, from 1."""
-
-    @property
-    def column(self) -> int:
-        """The column, from 1."""
+Placed = Expr | Call | Place
+"""Anything with a place in the query; line 0 if it has none."""
 
 
 def located(error: XQueryError, place: Placed) -> XQueryError:
@@ -198,53 +191,47 @@ def _now() -> DateTime:
     return DateTime(now.year, now.month, now.day, now.hour, now.minute, second, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Context:
-    """The dynamic context of a run; `variables` are external ones by name, `item` is the context item."""
+    """The dynamic context of one run, and its state: documents seen so far, global variables, depth of calls.
+
+    `variables` are external ones by name, `item` is the context item.
+    """
 
     variables: Mapping[str, Iterable[Any]] = field(default_factory=dict)
     documents: Documents = field(default_factory=NoDocuments)
     item: Any = None
     now: DateTime = field(default_factory=_now)
-
-
-class Environment:
-    """The state of one run: documents seen so far, global variables, depth of calls."""
-
-    __slots__ = ("_collections", "_documents", "context", "depth", "globals")
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.globals: dict[QName, list[Any]] = {}
-        self.depth = 0
-        self._documents: dict[str, Document] = {}
-        self._collections: dict[str | None, list[Document]] = {}
+    globals: dict[QName, Items] = field(default_factory=dict, init=False)
+    depth: int = field(default=0, init=False)
+    _documents: dict[str, Document] = field(default_factory=dict, init=False)
+    _collections: dict[str | None, list[Document]] = field(default_factory=dict, init=False)
 
     def frame(self, size: int) -> list[Any]:
         """A frame for one expression: places 1 to 3 hold the context item of the query, its position and the size."""
         frame: list[Any] = [None] * size
         frame[0] = self
-        if self.context.item is not None:
-            frame[1:4] = self.context.item, 1, 1
+        if self.item is not None:
+            frame[1:4] = self.item, 1, 1
         return frame
 
     def doc(self, uri: str) -> Document:
         """A document; the same node each time it is asked for."""
         found = self._documents.get(uri)
         if found is None:
-            found = self._documents[uri] = self.context.documents.doc(uri)
+            found = self._documents[uri] = self.documents.doc(uri)
         return found
 
     def collection(self, uri: str | None) -> list[Document]:
         """The documents of a collection; the same nodes each time."""
         found = self._collections.get(uri)
         if found is None:
-            found = self._collections[uri] = list(self.context.documents.collection(uri))
+            found = self._collections[uri] = list(self.documents.collection(uri))
         return found
 
     def stream_collection(self, uri: str | None) -> Iterator[Document]:
         """The documents of a collection that the query reads once; none is cached."""
-        return iter(self.context.documents.collection(uri))
+        return iter(self.documents.collection(uri))
 
 
 Convert = Callable[[Items], Items]
@@ -287,7 +274,7 @@ def mismatch(items: Items, expected: str, what: str) -> XQueryError:
     return XQueryError("XPTY0004", f"{what} must be {expected}, given {given}")
 
 
-def checked(kind: SequenceType | None, what: str, place: Expr | Clause) -> Convert | None:
+def checked(kind: SequenceType | None, what: str, place: Expr) -> Convert | None:
     """The check of a declared type of a variable, None without one; no conversion takes place."""
     if kind is None:
         return None

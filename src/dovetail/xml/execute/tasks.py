@@ -25,7 +25,7 @@ from dovetail.xml.algebra.expressions import Variable
 from dovetail.xml.algebra.matching import needs_context, reads_data
 from dovetail.xml.algebra.operators import DistributeResult
 from dovetail.xml.evaluate.calls import Static
-from dovetail.xml.evaluate.compiler import Context, Environment
+from dovetail.xml.evaluate.compiler import Context
 from dovetail.xml.evaluate.plans import RemoteTuples, Runner
 from dovetail.xml.execute.parts import JoinWork
 from dovetail.xml.execute.rows import ITEMS, Fields, Form, Forms, Sent, Values, batched, decoded, written
@@ -111,11 +111,10 @@ class Job:
 
 def runner_of(module: Module, context: Context, item: str | None = None) -> Runner:
     """The runner of a query in a task; `item` is the address of the context document."""
-    environment = Environment(context)
     if item is not None and any(needs_context(one.value) for one in module.variables):
         # The plan reads the context item by its address; only functions that use such variables need it here.
-        environment.context = replace(context, item=environment.doc(item))
-    return Runner(Static(module), environment)
+        context.item = context.doc(item)
+    return Runner(Static(module), context)
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,6 @@ from dovetail.xml.syntax.tree import (
     XS,
     AnyItem,
     AtomicType,
-    Clause,
     Expr,
     KindTest,
     NameTest,
@@ -170,7 +169,7 @@ def is_xml_character(code: int) -> bool:
     return code in (9, 10, 13) or 32 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or 0x10000 <= code <= 0x10FFFF
 
 
-Node = TypeVar("Node", bound=Expr | Clause)
+Node = TypeVar("Node", bound=Expr)
 MAX_DEPTH = 100
 _PREDECLARED = {"xml": XML, "xs": XS, "fn": FN, "local": LOCAL, "err": ERR, "xsi": f"{XS}-instance"}
 KIND_TESTS = frozenset((*get_args(NodeKind), "schema-element", "schema-attribute"))

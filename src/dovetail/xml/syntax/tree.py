@@ -216,11 +216,8 @@ class Filter(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(Expr):
     """Any clause of a FLWOR expression before `return`."""
-
-    line: int = field(default=0, kw_only=True, compare=False)
-    column: int = field(default=0, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.calls import function, present
-from dovetail.xml.evaluate.functions.numbers import cased, numbered
+from dovetail.xml.evaluate.functions.numbers import cased, in_script, numbered
 from dovetail.xml.xdm.temporal import EXACT, Date, DateTime, DayTimeDuration, Temporal, Time, day_number
 from dovetail.xml.xdm.values import cast
 
@@ -172,7 +172,7 @@ def _shown(value: Temporal, part: _Part) -> str:
 def _widened(style: str, least: int) -> str:
     """A pattern with at least `least` required digits: optional ones become required, then new ones are added."""
     digits = [sign for sign in style if unicodedata.category(sign) == "Nd"]
-    zero, missing, at = chr(ord(digits[0]) - unicodedata.decimal(digits[0])), least - len(digits), len(style)
+    zero, missing, at = in_script("0", digits[0]), least - len(digits), len(style)
     while missing > 0 and (at := style.rfind("#", 0, at)) >= 0:
         style, missing = style[:at] + zero + style[at + 1 :], missing - 1
     return zero * max(0, missing) + style
@@ -212,7 +212,7 @@ def _in_pattern(text: str, style: str) -> str:
     """Digits in the script of a pattern, with its grouping signs."""
     rest = iter(text)
     out = [next(rest, "") if sign == "#" or sign.isdecimal() else sign for sign in style]
-    return _in_script("".join([*out, *rest]), style)
+    return in_script("".join([*out, *rest]), _digit(style))
 
 
 # --- time zones
@@ -247,13 +247,11 @@ def _offset(minutes: int, part: _Part) -> str:
         text = f"{hours:0{min(len(style), 4) - 2}}{minutes:02}"
     else:
         text = f"{hours:0{len(style)}}" + (f":{minutes:02}" if minutes else "")
-    return _in_script(text, style)
+    return in_script(text, _digit(style))
 
 
-def _in_script(text: str, style: str) -> str:
-    digit = next(sign for sign in style if sign.isdecimal())
-    zero = ord(digit) - unicodedata.decimal(digit)
-    return "".join(chr(zero + int(sign)) if sign in "0123456789" else sign for sign in text)
+def _digit(style: str) -> str:
+    return next(sign for sign in style if sign.isdecimal())
 
 
 _EPOCH, _UTC = DateTime(1970, 1, 1).instant(), DayTimeDuration()
@@ -339,6 +337,6 @@ for _kind in ("dateTime", "date", "time"):
     function(f"format-{_kind}", f"{_kind}?", "string", "string?", "string?", "string?", optional=3, together=True)(
         present(_format)
     )
-function("current-date", env=True)(lambda environment: cast(environment.context.now, "date"))
-function("current-time", env=True)(lambda environment: cast(environment.context.now, "time"))
+function("current-date", env=True)(lambda context: cast(context.now, "date"))
+function("current-time", env=True)(lambda context: cast(context.now, "time"))
 function("implicit-timezone")(DayTimeDuration)

@@ -224,8 +224,13 @@ def _decimal(value: int, token: str) -> str:
     ):
         raise XQueryError("FODF1310", f"{token!r} is not a pattern of digits")
     text = Grouping.of(pattern, signs).applied(f"{value:0{len(digits)}}")
-    zero = zeros.pop()
-    return "".join(chr(zero + int(sign)) if sign in "0123456789" else sign for sign in text) if zero != 48 else text
+    return in_script(text, digits[0])
+
+
+def in_script(text: str, digit: str) -> str:
+    """The text with its digits in the script of a digit."""
+    zero = ord(digit) - unicodedata.decimal(digit)
+    return text if zero == ord("0") else text.translate({ord("0") + n: zero + n for n in range(10)})
 
 
 def ordinal_suffix(number: int) -> str:

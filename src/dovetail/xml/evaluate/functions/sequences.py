@@ -12,7 +12,7 @@ from typing import Any
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.axes import ancestors
 from dovetail.xml.evaluate.calls import function, present
-from dovetail.xml.evaluate.compiler import Environment
+from dovetail.xml.evaluate.compiler import Context
 from dovetail.xml.evaluate.control import RaisedError
 from dovetail.xml.evaluate.flwor import ordering
 from dovetail.xml.syntax.tree import ERR, XML, QName
@@ -283,16 +283,16 @@ def _uri_for(prefix: str | None, node: Any) -> AnyURI | None:
 
 
 @function("doc-available", "string?", env=True)
-def _doc_available(environment: Environment, uri: str | None) -> bool:
+def _doc_available(context: Context, uri: str | None) -> bool:
     try:
-        return uri is not None and environment.doc(uri) is not None
+        return uri is not None and context.doc(uri) is not None
     except XQueryError:
         return False
 
 
 function("parse-xml", "string?")(present(parse_xml))
-function("doc", "string?", env=True)(lambda environment, uri: None if uri is None else environment.doc(uri))
-function("current-dateTime", env=True)(lambda environment: environment.context.now)
+function("doc", "string?", env=True)(lambda context, uri: None if uri is None else context.doc(uri))
+function("current-dateTime", env=True)(lambda context: context.now)
 
 
 @function("serialize", "item*", "item?", optional=1)
