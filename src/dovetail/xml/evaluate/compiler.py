@@ -268,10 +268,10 @@ def matcher(kind: SequenceType) -> Callable[[Items], bool]:
     return lambda items: low <= len(items) <= high and all(map(matches, items))
 
 
-def mismatch(items: Items, expected: str, what: str) -> XQueryError:
+def mismatch(items: Items, expected: SequenceType, what: str) -> XQueryError:
     """The error of a sequence that is not of its type."""
     given = type_name(items[0]) if len(items) == 1 else f"a sequence of {len(items)} items" if items else "nothing"
-    return XQueryError("XPTY0004", f"{what} must be {expected}, given {given}")
+    return XQueryError("XPTY0004", f"{what} must be {type_text(expected)}, given {given}")
 
 
 def checked(kind: SequenceType | None, what: str, place: Expr) -> Convert | None:
@@ -283,7 +283,7 @@ def checked(kind: SequenceType | None, what: str, place: Expr) -> Convert | None
 
     def check(items: Items) -> Items:
         if not matches(items):
-            raise located(mismatch(items, type_text(kind), what), place)
+            raise located(mismatch(items, kind, what), place)
         return items
 
     return check
@@ -291,11 +291,11 @@ def checked(kind: SequenceType | None, what: str, place: Expr) -> Convert | None
 
 def converter(kind: SequenceType, what: str) -> Convert:
     """The conversion of arguments and results: atomised, untyped values cast, numbers promoted, then checked."""
-    matches, expected = matcher(kind), type_text(kind)
+    matches = matcher(kind)
 
     def check(items: Items) -> Items:
         if not matches(items):
-            raise mismatch(items, expected, what)
+            raise mismatch(items, kind, what)
         return items
 
     if not isinstance(kind.item, AtomicType):
@@ -305,10 +305,10 @@ def converter(kind: SequenceType, what: str) -> Convert:
 
     def converted(items: Items) -> Items:
         if not low <= len(items) <= high:
-            raise mismatch(items, expected, what)
+            raise mismatch(items, kind, what)
         values = [convert(value) for value in atomise(items)]
         if not all(map(fits, values)):
-            raise mismatch(values, expected, what)
+            raise mismatch(values, kind, what)
         return values
 
     return converted
@@ -364,7 +364,7 @@ def _treat(expr: tree.TreatAs, scope: Scope) -> Compiled:
     def run(frame: Frame) -> Items:
         items = inner.run(frame)
         if not matches(items):
-            error = mismatch(items, type_text(expr.type), "the operand of treat as")
+            error = mismatch(items, expr.type, "the operand of treat as")
             raise located(XQueryError("XPDY0050", str(error).removeprefix("[XPTY0004] ")), expr)
         return items
 
