@@ -168,10 +168,6 @@ def _flwor(node: tree.Flwor) -> str:
     return f"{' '.join(map(_clause, node.clauses))} return {source_text(node.result)}"
 
 
-def _quantified(node: tree.Quantified) -> str:
-    return f"{node.kind} {', '.join(map(_binding, node.bindings))} satisfies {source_text(node.condition)}"
-
-
 def _if(node: tree.If) -> str:
     return f"if ({source_text(node.condition)}) then {_operand(node.then)} else {_operand(node.otherwise)}"
 
@@ -243,7 +239,6 @@ _WRITERS: dict[type[tree.Expr], Callable[[Any], str]] = {
     tree.Path: _path,
     tree.Filter: lambda n: f"({source_text(n.base)}){_predicates(n.predicates)}",
     tree.Flwor: _flwor,
-    tree.Quantified: _quantified,
     tree.If: _if,
     tree.Switch: _switch,
     tree.Typeswitch: _typeswitch,

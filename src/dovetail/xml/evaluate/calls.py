@@ -277,6 +277,12 @@ def _default_count(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     return Compiled(lambda frame: [sum(1 for _ in stream(frame))])
 
 
+def _existence(expr: tree.FunctionCall, scope: Scope) -> Compiled:
+    """`exists` and `empty`: a stream is read up to its first item."""
+    each, wanted = compile_expr(expr.arguments[0], scope).each(), expr.name.local == "exists"
+    return of_test(lambda frame: any(True for _ in each(frame)) == wanted)
+
+
 _SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[tree.FunctionCall, Scope], Compiled]]] = {
     "position": ((0,), _focus_part(1)),
     "last": ((0,), _focus_part(2)),
@@ -286,6 +292,8 @@ _SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[tree.FunctionCall, Scope], 
     "unordered": ((1,), lambda expr, scope: compile_expr(expr.arguments[0], scope)),
     "parse-xml": ((1,), _parse_xml),
     "count": ((1,), _default_count),
+    "exists": ((1,), _existence),
+    "empty": ((1,), _existence),
 }
 
 

@@ -1,4 +1,4 @@
-"""Conditions, quantifiers, switches and caught errors."""
+"""Conditions, switches and caught errors."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from dovetail.xml.evaluate.compiler import (
     errors_at,
     located,
     matcher,
-    of_test,
 )
-from dovetail.xml.evaluate.flwor import Tuples, for_clause
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import ERR, QName
 from dovetail.xml.xdm.operators import same
@@ -54,22 +52,6 @@ def _if(expr: tree.If, scope: Scope) -> Compiled:
             lambda frame: test(frame) if choose(frame) else other(frame),
         )
     return Compiled(lambda frame: yes(frame) if choose(frame) else no(frame))
-
-
-@compiles(tree.Quantified)
-def _quantified(expr: tree.Quantified, scope: Scope) -> Compiled:
-    tuples, wanted = Tuples(scope), expr.kind == "some"
-    for binding in expr.bindings:
-        for_clause(binding, tuples)
-    rows, condition = tuples.rows(), compile_expr(expr.condition, tuples.scope).truth()
-
-    def test(frame: Frame) -> bool:
-        for _ in rows(frame):
-            if condition(frame) == wanted:
-                return wanted
-        return not wanted
-
-    return of_test(test)
 
 
 @compiles(tree.Switch)

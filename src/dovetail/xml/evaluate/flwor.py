@@ -307,8 +307,7 @@ def _flwor(expr: tree.Flwor, scope: Scope) -> Compiled:
     return Compiled(run, stream=stream)
 
 
-def for_clause(clause: tree.ForClause, tuples: Tuples) -> None:
-    """`for $x as type allowing empty at $i in ...`, also in a quantified expression."""
+def _for(clause: tree.ForClause, tuples: Tuples) -> None:
     each = compile_expr(clause.source, tuples.scope).each()
     tuples.unnest(each, clause.variable, clause.position, clause.allowing_empty)
     tuples.check(clause.variable, checked(clause.type, f"${clause.variable}", clause))
@@ -347,7 +346,7 @@ def _at(slot: int) -> Run:
 
 
 _CLAUSES: dict[type, Callable[[Any, Tuples], None]] = {
-    tree.ForClause: for_clause,
+    tree.ForClause: _for,
     tree.LetClause: _let,
     tree.WhereClause: lambda clause, tuples: tuples.where(compile_expr(clause.condition, tuples.scope).truth()),
     tree.CountClause: lambda clause, tuples: tuples.count(clause.variable),

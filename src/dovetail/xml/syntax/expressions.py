@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.direct import direct
@@ -119,11 +119,17 @@ def _group_key(reader: Reader) -> tree.GroupKey:
 
 
 def quantified(reader: Reader) -> Expr:
-    """`some` or `every`."""
-    kind: Literal["some", "every"] = "some" if reader.lexer.take().text == "some" else "every"
-    bindings = tuple(_list(reader, _binding))
+    """`some` or `every`, as a search for an item that fulfils the condition, or that does not."""
+    every = reader.lexer.take().text == "every"
+    bindings = _list(reader, _binding)
     reader.expect("satisfies")
-    return tree.Quantified(kind, bindings, reader.single())
+    condition = _called("not", reader.single()) if every else reader.single()
+    found = _called("exists", tree.Flwor((*bindings, tree.WhereClause(condition)), tree.Literal(1)))
+    return _called("not", found) if every else found
+
+
+def _called(name: str, argument: Expr) -> Expr:
+    return tree.FunctionCall(QName(FN, name), (argument,))
 
 
 def _binding(reader: Reader) -> tree.ForClause:

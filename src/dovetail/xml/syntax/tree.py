@@ -2,7 +2,8 @@
 
 Two nodes are equal if their content is; their place (`line`, `column`) does not count. Every name in the tree is
 resolved: a `QName` holds the namespace, and the prefix only for printing. Abbreviations are expanded: `//` is a step on
-the axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the call `f(a, b)`.
+the axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the call `f(a, b)`; `some` is `exists(...)` of
+a FLWOR expression that looks for a witness, `every` is `not(exists(...))`.
 """
 
 from __future__ import annotations
@@ -292,15 +293,6 @@ class Flwor(Expr):
 
     clauses: tuple[Clause, ...]
     result: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Quantified(Expr):
-    """`some $a in x, $b in y satisfies condition`, or `every`."""
-
-    kind: OneOf["some", "every"]
-    bindings: tuple[ForClause, ...]
-    condition: Expr
 
 
 @dataclass(frozen=True, slots=True)
