@@ -71,6 +71,7 @@ from dovetail.xml.request import Route
 from dovetail.xml.rules.order import Rewriting
 from dovetail.xml.scan.files import Collection
 from dovetail.xml.syntax.tree import deep_stack
+from dovetail.xml.xdm.values import DOUBLE, SPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,8 +182,6 @@ BROADCAST_BYTES = 16 << 20
 """The largest size of a side's files for a broadcast join."""
 HASHED_BYTES = 96 << 20
 """Bytes of files for each partition of a shuffle up to which it is joined in memory; beyond, both sides are sorted."""
-_DOUBLE = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_SPACE = " \t\n\r"
 _RAISED = f"{MARK}{XQueryError.__name__}:"
 
 
@@ -389,11 +388,11 @@ def _arithmetic(expression: Expression) -> Column:
 
 def double_of(text: Column) -> Column:
     """An untyped text as xs:double, null for null; any other text is the error FORG0001."""
-    plain = F.trim(text, F.lit(_SPACE))
+    plain = F.trim(text, F.lit(SPACE))
     message = F.concat(F.lit(f"{_RAISED} [FORG0001] '"), text, F.lit("' is not a valid xs:double"))
     return (
         F.when(text.isNull(), F.lit(None).cast("double"))
-        .when(plain.rlike(_DOUBLE), plain.try_cast("double"))
+        .when(plain.rlike(f"^{DOUBLE}$"), plain.try_cast("double"))
         .when(plain.isin("INF", "+INF"), F.lit(float("inf")))
         .when(plain == "-INF", F.lit(float("-inf")))
         .when(plain == "NaN", F.lit(float("nan")))

@@ -34,8 +34,11 @@ from dovetail.xml.xdm.temporal import MAX_DIGITS, DayTimeDuration, Duration, Tem
 
 _TEMPORAL = {name: kind for name, kind in PYTHON_TYPES.items() if issubclass(kind, Temporal)}
 _DURATIONS = {name: kind for name, kind in PYTHON_TYPES.items() if issubclass(kind, Duration)}
-_SPACE = " \t\n\r"
-_DOUBLE = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+SPACE = " \t\n\r"
+DECIMAL = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+DOUBLE = rf"{DECIMAL}(?:[eE][+-]?[0-9]+)?"
+"""How finite numbers are written; also for Spark's regular expressions."""
+_DOUBLE = re.compile(DOUBLE)
 _SPECIAL = {"INF": math.inf, "+INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
 _STRING_PATTERNS = {
     "language": re.compile(r"[a-zA-Z]{1,8}(?:-[a-zA-Z0-9]{1,8})*", re.ASCII),
@@ -75,7 +78,7 @@ def _reader(name: str, pattern: str, read: Callable[[str], Any]) -> Callable[[st
 
 
 def _base64_of(text: str) -> Base64Binary:
-    signs = re.sub(f"[{_SPACE}]", "", text)
+    signs = re.sub(f"[{SPACE}]", "", text)
     if not _BASE64.fullmatch(signs):
         raise _invalid(text, "base64Binary")
     return Base64Binary(base64.b64decode(signs))
@@ -84,12 +87,12 @@ def _base64_of(text: str) -> Base64Binary:
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "double": _double_of,
     "float": lambda text: Float(_double_of(text)),
-    "decimal": _reader("decimal", r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)", Decimal),
+    "decimal": _reader("decimal", DECIMAL, Decimal),
     "integer": _reader("integer", r"[+-]?\d+", lambda text: int(text if len(text) < MAX_DIGITS else Decimal(text))),
     "boolean": _reader("boolean", "true|false|1|0", lambda text: text in ("true", "1")),
     "base64Binary": _base64_of,
     "hexBinary": _reader("hexBinary", "(?:[0-9a-fA-F]{2})*", lambda text: HexBinary(bytes.fromhex(text))),
-    "anyURI": lambda text: AnyURI(re.sub(f"[{_SPACE}]+", " ", text)),
+    "anyURI": lambda text: AnyURI(re.sub(f"[{SPACE}]+", " ", text)),
     **{name: kind.parse for name, kind in _TEMPORAL.items()},
     **{name: kind.parse for name, kind in _DURATIONS.items()},
 }
@@ -179,7 +182,7 @@ def cast(value: Any, target: str) -> Any:
     if source == primitive:
         result = PYTHON_TYPES[primitive](value) if TYPE_NAMES[source_type] != primitive else value
     elif source in ("string", "untypedAtomic") and primitive in _FROM_TEXT:
-        result = _FROM_TEXT[primitive](value.strip(_SPACE))
+        result = _FROM_TEXT[primitive](value.strip(SPACE))
     elif source == "anyURI" and primitive not in ("string", "untypedAtomic"):
         raise XQueryError("XPTY0004", f"xs:anyURI cannot be cast to xs:{target}")
     else:
@@ -189,7 +192,7 @@ def cast(value: Any, target: str) -> Any:
 
 def untyped_to_double(value: Any) -> Any:
     """An untyped value as a double, anything else as it is: what arithmetic does with its operands."""
-    return _double_of(value.strip(_SPACE)) if type(value) is UntypedAtomic else value
+    return _double_of(value.strip(SPACE)) if type(value) is UntypedAtomic else value
 
 
 _UNTYPED = frozenset((Element, Attribute, Text, Document))
