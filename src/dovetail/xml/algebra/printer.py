@@ -35,7 +35,7 @@ from dovetail.xml.algebra.operators import (
     Unnest,
 )
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.tree import FN, XS, AnyItem, AtomicType, KindTest, NameTest, QName, SequenceType
+from dovetail.xml.syntax.tree import FN, XS, KindTest, NameTest, QName, SequenceType
 
 
 def name_text(name: QName) -> str:
@@ -67,10 +67,10 @@ def type_text(kind: SequenceType) -> str:
     match kind.item:
         case None:
             return "empty-sequence()"
-        case AtomicType(name):
-            return name_text(name) + kind.occurrence
-        case AnyItem():
-            return f"item(){kind.occurrence}"
+        case QName():
+            return name_text(kind.item) + kind.occurrence
+        case str():
+            return kind.item + kind.occurrence
     return test_text(kind.item) + kind.occurrence
 
 

@@ -20,7 +20,7 @@ from dovetail.xml.algebra.expressions import Call, Place
 from dovetail.xml.algebra.printer import type_text
 from dovetail.xml.evaluate.axes import matcher as node_matcher
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.tree import XS, AnyItem, AtomicType, Expr, KindTest, NodeKind, QName, SequenceType
+from dovetail.xml.syntax.tree import XS, Expr, ItemType, KindTest, NodeKind, QName, SequenceType
 from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS, PYTHON_TYPES, STRINGS, AnyURI, Float, UntypedAtomic, to_double
 from dovetail.xml.xdm.markup import is_ncname
 from dovetail.xml.xdm.nodes import Document, is_node
@@ -247,13 +247,13 @@ def atomic_name(name: QName) -> str:
     raise XQueryError("XPST0051", f"{name} is not the name of an atomic type")
 
 
-def _item_matcher(item: AtomicType | KindTest | AnyItem) -> Callable[[Any], bool]:
-    if isinstance(item, AnyItem):
+def _item_matcher(item: ItemType) -> Callable[[Any], bool]:
+    if isinstance(item, str):
         return lambda value: True
     if isinstance(item, KindTest):
         matches = node_matcher(item)
         return lambda value: is_node(value) and matches(value)
-    name = atomic_name(item.name)
+    name = atomic_name(item)
     if name == "numeric":
         return lambda value: type(value) in NUMBERS
     return lambda value: not is_node(value) and name in ANCESTORS[type(value)]
@@ -298,9 +298,9 @@ def converter(kind: SequenceType, what: str) -> Convert:
             raise mismatch(items, kind, what)
         return items
 
-    if not isinstance(kind.item, AtomicType):
+    if not isinstance(kind.item, QName):
         return check
-    convert, fits = value_converter(atomic_name(kind.item.name)), _item_matcher(kind.item)
+    convert, fits = value_converter(atomic_name(kind.item)), _item_matcher(kind.item)
     low, high = _LIMITS[kind.occurrence]
 
     def converted(items: Items) -> Items:
@@ -318,7 +318,8 @@ def parameter(kind: str, what: str) -> Callable[[Items], Any]:
     """The conversion of an argument of a library function: `string*` to a list, `string?` to one value or None."""
     name: Any = kind.rstrip("?*+")
     occurrence: Any = kind.removeprefix(name)
-    item = AnyItem() if name == "item" else KindTest(name) if name in _NODE_TESTS else AtomicType(QName(XS, name, "xs"))
+    nodes = KindTest(name) if name in _NODE_TESTS else QName(XS, name, "xs")
+    item: ItemType = "item()" if name == "item" else nodes
     convert = converter(SequenceType(item, occurrence), what)
     if kind.endswith(("*", "+")):
         return (lambda items: items) if kind == "item*" else convert

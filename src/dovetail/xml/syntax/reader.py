@@ -19,9 +19,8 @@ from dovetail.xml.syntax.tree import (
     LOCAL,
     XML,
     XS,
-    AnyItem,
-    AtomicType,
     Expr,
+    ItemType,
     KindTest,
     NameTest,
     NodeKind,
@@ -331,16 +330,16 @@ class Reader:
                 return SequenceType(item, sign)
         return SequenceType(item)
 
-    def item_type(self) -> AtomicType | KindTest | AnyItem:
+    def item_type(self) -> ItemType:
         """`item()`, a kind test or the name of an atomic type."""
         if self.sees("("):
             raise self.unsupported("parenthesised item types are")
         token = self.lexer.peek()
         if token.kind != "name" or self.lexer.peek(1).kind != "(":
-            return AtomicType(self.atomic_name())
+            return self.atomic_name()
         if self.takes("item", "("):
             self.expect(")")
-            return AnyItem()
+            return "item()"
         if token.text in KIND_TESTS:
             return self.kind_test()
         raise self.unsupported(f"the item type {token.text}() is")

@@ -64,23 +64,15 @@ class KindTest:
     inner: KindTest | None = None  # document-node(element(name))
 
 
-@dataclass(frozen=True, slots=True)
-class AtomicType:
-    """`xs:integer` and the like, as an item type or the target of a cast."""
-
-    name: QName
-
-
-@dataclass(frozen=True, slots=True)
-class AnyItem:
-    """`item()`."""
+ItemType = QName | KindTest | OneOf["item()"]
+"""The name of an atomic type such as `xs:integer`, a test for nodes, or any item."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceType:
     """An item type with `"" ? * +`; item None is `empty-sequence()`."""
 
-    item: AtomicType | KindTest | AnyItem | None
+    item: ItemType | None
     occurrence: OneOf["", "?", "*", "+"] = ""
 
 
