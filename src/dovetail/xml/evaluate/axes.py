@@ -7,8 +7,8 @@ from typing import Any
 
 from dovetail.xml.syntax.tree import Axis, KindTest, NameTest
 from dovetail.xml.xdm.nodes import (
+    KINDS,
     Attribute,
-    Comment,
     Document,
     Element,
     Instruction,
@@ -187,7 +187,7 @@ def matcher(test: NameTest | KindTest, axis: Axis = "child") -> Matches:
         return _named(Attribute if axis == "attribute" else Element, test)
     if test.kind == "node":
         return lambda node: True
-    kind = _KINDS.get(test.kind)
+    kind = _CLASSES.get(test.kind)
     if kind is None:
         return lambda node: False
     if test.kind == "processing-instruction" and test.name is not None:
@@ -201,14 +201,7 @@ def matcher(test: NameTest | KindTest, axis: Axis = "child") -> Matches:
     return _named(kind, test.name) if test.name is not None else lambda node: type(node) is kind
 
 
-_KINDS: dict[str, type] = {
-    "element": Element,
-    "attribute": Attribute,
-    "text": Text,
-    "comment": Comment,
-    "processing-instruction": Instruction,
-    "document-node": Document,
-}
+_CLASSES = {name: kind for kind, name in KINDS.items()}
 
 
 def _named(kind: Any, test: NameTest) -> Matches:

@@ -211,12 +211,7 @@ def string_value(node: Any) -> str:
     return node.value  # type: ignore[no-any-return]  # a text or an attribute
 
 
-def kind_of(node: Any) -> str:
-    """The kind of a node, as a kind test names it."""
-    return _KINDS[type(node)]
-
-
-_KINDS: dict[type, str] = {
+KINDS: dict[type, str] = {
     Element: "element",
     Attribute: "attribute",
     Text: "text",
@@ -224,6 +219,7 @@ _KINDS: dict[type, str] = {
     Instruction: "processing-instruction",
     Document: "document-node",
 }
+"""The kinds of nodes, as kind tests name them."""
 
 
 def split_name(key: str) -> tuple[str, str]:

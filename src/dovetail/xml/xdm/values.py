@@ -28,7 +28,7 @@ from dovetail.xml.xdm.atomic import (
     to_double,
 )
 from dovetail.xml.xdm.markup import text_of
-from dovetail.xml.xdm.nodes import Attribute, Comment, Document, Element, Instruction, Text, is_node, kind_of
+from dovetail.xml.xdm.nodes import KINDS, Attribute, Comment, Document, Element, Instruction, Text, is_node
 from dovetail.xml.xdm.nodes import string_value as node_text
 from dovetail.xml.xdm.temporal import MAX_DIGITS, DayTimeDuration, Duration, Temporal, YearMonthDuration
 
@@ -231,7 +231,7 @@ def string_of(item: Any) -> str:
 
 def type_name(item: Any) -> str:
     """The type of an item, for messages."""
-    return f"{kind_of(item)}()" if is_node(item) else f"xs:{TYPE_NAMES[type(item)]}"
+    return f"{KINDS[type(item)]}()" if is_node(item) else f"xs:{TYPE_NAMES[type(item)]}"
 
 
 def boolean(items: list[Any]) -> bool:
