@@ -17,6 +17,7 @@ from dovetail.xml.evaluate.compiler import (
     Compiled,
     Frame,
     Items,
+    Result,
     Run,
     Scope,
     Test,
@@ -386,23 +387,16 @@ def _piece(piece: Evaluate, scope: Scope) -> Compiled:
 def _after(sets: list[tuple[int, Callable[[list[Any]], Any]]], body: Compiled) -> Compiled:
     """The body, computed after places of the frame are set."""
 
-    def prepare(frame: Frame) -> None:
-        for slot, value in sets:
-            frame[slot] = value(frame)
+    def prepared(inner: Callable[[Frame], Result]) -> Callable[[Frame], Result]:
+        def call(frame: Frame) -> Result:
+            for slot, value in sets:
+                frame[slot] = value(frame)
+            return inner(frame)
 
-    def run(frame: Frame) -> Items:
-        prepare(frame)
-        return body.run(frame)
+        return call
 
-    if body.test is None:
-        return Compiled(run)
-    test = body.test
-
-    def prepared(frame: Frame) -> bool:
-        prepare(frame)
-        return test(frame)
-
-    return Compiled(run, prepared)
+    test = None if body.test is None else prepared(body.test)
+    return Compiled(prepared(body.run), test, None if body.stream is None else prepared(body.stream))
 
 
 def variable_name(name: str) -> QName:
