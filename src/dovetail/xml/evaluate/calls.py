@@ -5,6 +5,8 @@ A function of the library is declared with its name and the types of its paramet
     @function("substring", "string?", "double", "double", optional=1)
     def substring(text, start, length=None): ...
 
+    function("head", "item*")(lambda items: items[:1])
+
 A parameter `string` or `string?` is given as one Python value or None, `string*` as a list. The result is one value,
 None or a list. `focus=True` lets the first argument be left out: it is the context item then. Errors in names and types
 are found when a query is compiled, before anything runs.
@@ -279,8 +281,11 @@ def _default_count(expr: tree.FunctionCall, scope: Scope) -> Compiled:
 
 def _existence(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     """`exists` and `empty`: a stream is read up to its first item."""
-    each, wanted = compile_expr(expr.arguments[0], scope).each(), expr.name.local == "exists"
-    return of_test(lambda frame: any(True for _ in each(frame)) == wanted)
+    plan, wanted = compile_expr(expr.arguments[0], scope), expr.name.local == "exists"
+    if plan.stream is None:
+        return of_test(lambda frame: bool(plan.run(frame)) == wanted)
+    stream = plan.stream
+    return of_test(lambda frame: any(True for _ in stream(frame)) == wanted)
 
 
 _SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[tree.FunctionCall, Scope], Compiled]]] = {
