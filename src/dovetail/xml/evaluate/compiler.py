@@ -253,10 +253,17 @@ def _item_matcher(item: ItemType) -> Callable[[Any], bool]:
     if isinstance(item, KindTest):
         matches = node_matcher(item)
         return lambda value: is_node(value) and matches(value)
-    name = atomic_name(item)
+    fits = _atomic_matcher(atomic_name(item))
+    return lambda value: not is_node(value) and fits(value)
+
+
+def _atomic_matcher(name: str) -> Callable[[Any], bool]:
+    """Whether an atomic value is of the type."""
+    if name == "anyAtomicType":
+        return lambda value: True
     if name == "numeric":
         return lambda value: type(value) in NUMBERS
-    return lambda value: not is_node(value) and name in ANCESTORS[type(value)]
+    return lambda value: name in ANCESTORS[type(value)]
 
 
 def matcher(kind: SequenceType) -> Callable[[Items], bool]:
@@ -300,8 +307,8 @@ def converter(kind: SequenceType, what: str) -> Convert:
 
     if not isinstance(kind.item, QName):
         return check
-    convert, fits = value_converter(atomic_name(kind.item)), _item_matcher(kind.item)
-    low, high = _LIMITS[kind.occurrence]
+    name = atomic_name(kind.item)
+    convert, fits, (low, high) = value_converter(name), _atomic_matcher(name), _LIMITS[kind.occurrence]
 
     def converted(items: Items) -> Items:
         if not low <= len(items) <= high:
@@ -323,7 +330,16 @@ def parameter(kind: str, what: str) -> Callable[[Items], Any]:
     convert = converter(SequenceType(item, occurrence), what)
     if kind.endswith(("*", "+")):
         return (lambda items: items) if kind == "item*" else convert
-    return lambda items: found[0] if (found := convert(items)) else None
+    if not isinstance(item, QName):
+        return lambda items: found[0] if (found := convert(items)) else None
+    change, fits = value_converter(name), _atomic_matcher(name)
+
+    def one(items: Items) -> Any:
+        if len(items) == 1 and fits(value := change(atomise(items)[0])):
+            return value
+        return next(iter(convert(items)), None)
+
+    return one
 
 
 def value_converter(target: str) -> Callable[[Any], Any]:
