@@ -8,7 +8,7 @@ from typing import Any
 from dovetail.xml.algebra.normalise import normalise
 from dovetail.xml.algebra.operators import Operator
 from dovetail.xml.evaluate.calls import Static, check_module
-from dovetail.xml.evaluate.compiler import Context, Environment, Scope, Slots, compile_expr
+from dovetail.xml.evaluate.compiler import Context, Scope, Slots, compile_expr
 from dovetail.xml.execute.tasks import runner_of
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.syntax.parser import parse
@@ -34,4 +34,4 @@ def direct(module: Module, context: Context | None = None) -> list[Any]:
     slots = Slots(4)
     with deep_stack():
         run = compile_expr(module.body, Scope(Static(module), slots, focus=1)).run
-        return run(Environment(context or Context()).frame(slots.used))
+        return run((context or Context()).frame(slots.used))

@@ -107,14 +107,17 @@ def _rewritten(query: str, context: str | None) -> tuple[Module, Rewriting]:
 
 
 def _listed(spark: SparkSession, name: str, pattern: str) -> Collection:
+    return collection_of(name, pattern, _paths(spark, pattern))
+
+
+def _paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
     local = local_paths(pattern)
-    return collection_of(name, pattern, hadoop_paths(spark, pattern) if local is None else local)
+    return hadoop_paths(spark, pattern) if local is None else local
 
 
 def _document(spark: SparkSession, place: str) -> str:
     """The address of the one file at a place."""
-    local = local_paths(place)
-    found = hadoop_paths(spark, place) if local is None else local
+    found = _paths(spark, place)
     if len(found) != 1:
         raise PlanError(f"context={place!r} is {len(found)} files; give the place of one XML file.", argument="context")
     return found[0][0]

@@ -22,7 +22,7 @@ from dovetail.spark.hosts.batch import reported
 from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
-from dovetail.xml.algebra.operators import DistributeResult, GroupBy, Join, Order, available, operators
+from dovetail.xml.algebra.operators import DistributeResult, GroupBy, Join, Key, Order, available, operators
 from dovetail.xml.execute.parts import (
     Cut,
     Direct,
@@ -46,7 +46,6 @@ from dovetail.xml.execute.rows import (
     Fields,
     Form,
     Items,
-    Key,
     Sent,
     SentDoubles,
     SentFields,
@@ -61,8 +60,6 @@ from dovetail.xml.execute.tasks import (
     CUT,
     MARKER,
     Job,
-    JoinTasks,
-    LastTask,
     Row,
     WholeTask,
     retype,
@@ -74,6 +71,7 @@ from dovetail.xml.request import Route
 from dovetail.xml.rules.order import Rewriting
 from dovetail.xml.scan.files import Collection
 from dovetail.xml.syntax.tree import deep_stack
+from dovetail.xml.xdm.values import DOUBLE, SPACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +147,7 @@ class XQueryPlan:
         frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
         # An aggregate of Spark has one partition already; a shuffle would add a stage.
         one = frame.coalesce(1) if all(isinstance(one, SentDoubles) for one in sent) else frame.repartition(1)
-        task = partial(run_rest, LastTask(self.job.without_files(), division.rest, tuple(sent), self.row))
+        task = partial(run_rest, self.job.without_files(), division.rest, tuple(sent), self.row)
         return _mapped(one.sortWithinPartitions(CUT, "o"), task, self.row.schema)
 
     def _marker(self) -> DataFrame:
@@ -184,8 +182,6 @@ BROADCAST_BYTES = 16 << 20
 """The largest size of a side's files for a broadcast join."""
 HASHED_BYTES = 96 << 20
 """Bytes of files for each partition of a shuffle up to which it is joined in memory; beyond, both sides are sorted."""
-_DOUBLE = r"^[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?$"
-_SPACE = " \t\n\r"
 _RAISED = f"{MARK}{XQueryError.__name__}:"
 
 
@@ -270,10 +266,11 @@ class Builder:
 
     def _join(self, part: JoinPart, wanted: Wanted) -> Rows:
         work = planned_join(part, wanted)
-        outer = self.rows(part.outer, self._side(work, part.outer, tuple(key.outer for key in part.keys)))
-        inner = self.rows(part.inner, self._side(work, part.inner, tuple(key.inner for key in part.keys)))
+        inner_keys, outer_keys = zip(*(one.keys for one in part.keys), strict=True)
+        outer = self.rows(part.outer, self._side(work, part.outer, outer_keys))
+        inner = self.rows(part.inner, self._side(work, part.inner, inner_keys))
         renamed = {f"k{n}": f"j{n}" for n in range(len(part.keys))}
-        many = [n for n, pair in enumerate(part.keys) if pair.inner.many]
+        many = [n for n, pair in enumerate(part.keys) if pair.existential]
         right, how = self._hinted(outer, inner, each_key(inner.frame.withColumnsRenamed(renamed), "j", many))
         left = each_key(outer.frame, "k", many)
         left = F.broadcast(left) if how == "broadcast of the outer side" else left
@@ -314,8 +311,8 @@ class Builder:
         self, work: JoinWork, joined: Rows, forms: tuple[Form, ...] = (), orders: tuple[str, ...] = ()
     ) -> Rows:
         schema = schema_of(work.wanted, forms, orders)
-        tasks = JoinTasks(self.job.without_files(), work, tuple(joined.forms.items()), joined.orders, schema)
-        return Rows(_mapped(joined.frame, partial(run_joined, tasks), schema), SentFields(()), size=joined.size)
+        task = partial(run_joined, self.job.without_files(), work, joined.forms, joined.orders, schema)
+        return Rows(_mapped(joined.frame, task, schema), SentFields(()), size=joined.size)
 
     def _items(self, work: JoinWork, joined: Rows) -> Rows:
         spread = spread_items(work, joined.forms)
@@ -391,11 +388,11 @@ def _arithmetic(expression: Expression) -> Column:
 
 def double_of(text: Column) -> Column:
     """An untyped text as xs:double, null for null; any other text is the error FORG0001."""
-    plain = F.trim(text, F.lit(_SPACE))
+    plain = F.trim(text, F.lit(SPACE))
     message = F.concat(F.lit(f"{_RAISED} [FORG0001] '"), text, F.lit("' is not a valid xs:double"))
     return (
         F.when(text.isNull(), F.lit(None).cast("double"))
-        .when(plain.rlike(_DOUBLE), plain.try_cast("double"))
+        .when(plain.rlike(f"^{DOUBLE}$"), plain.try_cast("double"))
         .when(plain.isin("INF", "+INF"), F.lit(float("inf")))
         .when(plain == "-INF", F.lit(float("-inf")))
         .when(plain == "NaN", F.lit(float("nan")))

@@ -213,6 +213,21 @@ def test_recursion_through_many_loops_is_an_error_and_no_crash() -> None:
         run(query)
 
 
+@pytest.mark.parametrize(
+    "query",
+    [
+        "exists(1 to 100000000000)",
+        "not(empty(for $x in 1 to 100000000000 where $x > 2 return $x))",
+        "some $x in 1 to 100000000000 satisfies $x = 3",
+        "not(every $x in 1 to 100000000000 satisfies $x < 3)",
+        "exists((<a n='1'/>, <a n='2'/>)[some $x in 1 to 100000000000 satisfies $x = @n])",
+        "exists((1, 2) ! (some $x in (. to 100000000000) satisfies $x = 3)[.])",
+    ],
+)
+def test_a_search_stops_at_the_first_item(query: str) -> None:
+    assert run(query) == ["true"]
+
+
 def test_endless_recursion_is_an_error() -> None:
     with pytest.raises(XQueryError, match="XPDY0130"):
         run("declare function local:f($x) { 1 + local:f($x) }; local:f(1)")

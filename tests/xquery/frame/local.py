@@ -18,7 +18,7 @@ from dovetail.xml.execute.parts import Direct, Part, ScanPart, Whole, divided, p
 from dovetail.xml.execute.rows import ARROW, ITEM, ORDER, Fields, Sent, SentFields, SentState, State, Wanted, schema_of
 from dovetail.xml.execute.scan_task import scanned
 from dovetail.xml.execute.scan_work import ColumnScan, planned_scan
-from dovetail.xml.execute.tasks import CUT, Job, JoinTasks, LastTask, Row, WholeTask, run_joined, run_rest, run_whole
+from dovetail.xml.execute.tasks import CUT, Job, Row, WholeTask, run_joined, run_rest, run_whole
 from dovetail.xml.rules.order import rewrite
 from dovetail.xml.scan.files import Collection, collection_of, local_paths
 from dovetail.xml.syntax.parser import parse
@@ -71,7 +71,7 @@ class Local:
             )
             cells = table.append_column(CUT, pa.array([number] * len(table), pa.int64()))
             batches += cells.combine_chunks().to_batches()
-        return _items(run_rest(LastTask(job, division.rest, tuple(sent), Row()), iter(batches)))
+        return _items(run_rest(job, division.rest, sent, Row(), iter(batches)))
 
     def rows(self, job: Job, part: Part, wanted: Wanted) -> pa.Table:
         return self._scan(job, part, wanted) if isinstance(part, ScanPart) else self._join(job, part, wanted)
@@ -92,7 +92,7 @@ class Local:
         self.used.add("join")
         work = planned_join(part, wanted)
         sides, forms = [], {}
-        for side, keys in ((part.outer, [k.outer for k in part.keys]), (part.inner, [k.inner for k in part.keys])):
+        for side, keys in ((part.outer, [k.keys[1] for k in part.keys]), (part.inner, [k.keys[0] for k in part.keys])):
             mine = tuple(one for one in work.needed if one in available(side.plan))
             table = self.rows(job, side, Fields(mine, tuple(keys), work.typed & set(mine)))
             forms |= self.forms
@@ -120,8 +120,7 @@ class Local:
         if isinstance(wanted, Fields):
             self.orders, self.forms = (*orders, "sub"), dict.fromkeys(wanted.variables, "items")
         schema = schema_of(wanted, self.forms.values(), self.orders)
-        tasks = JoinTasks(job, work, tuple(forms.items()), orders, schema)
-        return pa.Table.from_batches(run_joined(tasks, iter(table.to_batches())), schema)
+        return pa.Table.from_batches(run_joined(job, work, forms, orders, schema, iter(table.to_batches())), schema)
 
 
 def _items(batches: Iterator[pa.RecordBatch]) -> list[str]:

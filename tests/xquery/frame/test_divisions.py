@@ -89,6 +89,31 @@ def test_nodes_that_belong_together_stay_together(query: str, collections: dict[
     check(query, collections)
 
 
+@pytest.mark.parametrize(
+    ("condition", "joined"),
+    [
+        ("$a/title eq $b/title", True),
+        ("xs:integer($a/year) eq xs:decimal($b/year)", True),
+        ('contains($a/title, "Harry") eq exists($b/price)', True),
+        ("xs:double($a/price) = $b/price", True),
+        ('xs:date(concat($a/year, "-01-01")) eq xs:date(concat($b/year, "-01-01"))', True),
+        ("xs:float($a/price) eq xs:decimal($b/price)", False),
+    ],
+)
+def test_keys_of_every_kind_find_what_the_condition_says(
+    condition: str, joined: bool, collections: dict[str, Collection]
+):
+    """A float makes decimals equal to it that have other keys: such pairs are found by the condition alone."""
+    query = (
+        'for $a in collection("/ann")/bookstore/book for $b in collection("/ann")/bookstore/book '
+        f"where exists($a/price) and exists($b/price) and {condition} return concat($a/@id, $b/@id)"
+    )
+    check(query, collections)
+    local = Local(collections)
+    assert len(local.items(query)) >= 3
+    assert ("join" in local.used) == joined
+
+
 def test_a_group_needs_columns_only(collections: dict[str, Collection]):
     query = """for $r in collection("/sensors")/dataCollection/data
                group by $kind := string($r/dataType) order by $kind

@@ -38,7 +38,7 @@ from dovetail.xml.algebra.operators import (
 )
 from dovetail.xml.algebra.properties import single, stepped
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.tree import FN, QName
+from dovetail.xml.syntax.tree import QName
 
 if TYPE_CHECKING:
     from dovetail.xml.algebra.normalise import Normaliser
@@ -207,18 +207,6 @@ def _is_special(clause: tree.Clause, own: set[QName]) -> bool:
         case tree.GroupClause():
             return any(key.type is not None or (key.value is None and key.variable not in own) for key in clause.keys)
     return False
-
-
-def quantified(node: tree.Quantified) -> tree.Expr:
-    """`some` as exists(), `every` as not(exists()) of a FLWOR expression that looks for a witness."""
-    condition = node.condition if node.kind == "some" else _not(node.condition)
-    found = tree.Flwor((*node.bindings, tree.WhereClause(condition)), tree.Literal(1))
-    exists = tree.FunctionCall(QName(FN, "exists"), (found,))
-    return exists if node.kind == "some" else _not(exists)
-
-
-def _not(node: tree.Expr) -> tree.Expr:
-    return tree.FunctionCall(QName(FN, "not"), (node,))
 
 
 def flwor(to: Normaliser, node: tree.Flwor, scope: Scope, chain: Chain) -> Value:

@@ -185,12 +185,13 @@ INTERNAL = frozenset(
 def test_name(test: NameTest | KindTest) -> Expression:
     """A node test as an argument of a step: "book", "*", "*:book", "Q{uri}book", text(), element("book")."""
     if isinstance(test, NameTest):
-        return Constant(_name(test))
+        return Constant(written_name(test))
     inner = tuple(test_name(part) for part in (test.name, test.inner) if part is not None)
     return Call(test.kind, inner)
 
 
-def _name(test: NameTest) -> str:
+def written_name(test: NameTest) -> str:
+    """A name or wildcard without prefix: the namespace, if it is not the empty one, stands in braces."""
     local = "*" if test.local is None else test.local
     if test.uri is None:
         return "*" if test.local is None else f"*:{local}"

@@ -183,7 +183,7 @@ def is_truth(node: tree.Expr) -> bool:
         return node.name.uri == FN and node.name.local in TRUTH_FUNCTIONS
     if isinstance(node, tree.Operation):
         return node.name in _TRUTH_OPERATORS
-    return isinstance(node, (tree.Quantified, tree.AxisStep, tree.InstanceOf, tree.CastableAs))
+    return isinstance(node, (tree.AxisStep, tree.InstanceOf, tree.CastableAs))
 
 
 def is_filter(predicate: tree.Expr) -> bool:

@@ -27,7 +27,6 @@ from dovetail.xml.algebra.clauses import (
     mapped,
     path,
     pulled,
-    quantified,
     typed_values,
 )
 from dovetail.xml.algebra.expressions import (
@@ -139,8 +138,6 @@ class Normaliser:
                 return self._function(node, scope, chain)
             case tree.SimpleMap() if stream or self.reads(node):
                 return mapped(self, node, scope, chain)
-            case tree.Quantified() if self.reads(node):
-                return self.value(quantified(node), scope, chain)
         return self._operator(node, scope, chain)
 
     def reads(self, node: tree.Expr) -> bool:

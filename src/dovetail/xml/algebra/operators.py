@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 from dovetail.errors import PlanError
 from dovetail.xml.algebra.expressions import (
@@ -30,17 +30,23 @@ Change = Callable[[Expression], Expression]
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """Any operator of a plan."""
+    """Any operator of a plan; `below` names its fields that are operators, nested plans first."""
+
+    below: ClassVar[tuple[str, ...]] = ("input",)
 
 
 @dataclass(frozen=True, slots=True)
 class EmptyTupleSource(Operator):
     """One tuple without fields; starts every plan."""
 
+    below = ()
+
 
 @dataclass(frozen=True, slots=True)
 class NestedTupleSource(Operator):
     """The tuple for which the SUBPLAN around it runs."""
+
+    below = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +109,7 @@ class Aggregate(Operator):
 class Subplan(Operator):
     """Adds, to each input tuple, the field that `nested` (an AGGREGATE over NESTED-TUPLE-SOURCE) gives for it."""
 
+    below = ("nested", "input")
     nested: Operator
     input: Operator
 
@@ -119,20 +126,49 @@ class Select(Operator):
     input: Operator
 
 
+KeyKind = Literal["string", "exact", "double", "moment", "number"]
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """The key of one side of an equality; with `many` each of its items, else the only one."""
+
+    expression: Expression
+    kind: KeyKind = "string"
+    many: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Equality:
     """One equality of a join: `inner` and `outer` are computed on their branches and compared as `kind`.
 
     `existential` is the general comparison: true if any item of one side equals any of the other. Otherwise it is the
     value comparison: an empty side matches nothing, and a side of more than one item is the error XPTY0004.
-    As "string" both sides are texts; as "number" numbers, or texts to be cast to double; as "value" dates and the like
-    of one type, for which `xdm.operators.key_of` gives equal keys.
+    As "string" both sides are texts; as "exact" integers and decimals, or booleans; as "double" numbers, or texts to be
+    cast, at least one of them no exact number; as "moment" dates and times of one type: equal keys (`xdm.operators`)
+    are equal values. As "number" one side may be an xs:float, which makes other numbers equal to it: equal keys are
+    only necessary.
     """
 
     inner: Expression
     outer: Expression
-    kind: Literal["string", "number", "value"]
+    kind: KeyKind
     existential: bool
+
+    @property
+    def keys(self) -> tuple[Key, Key]:
+        """The keys of the inner and the outer side."""
+        return Key(self.inner, self.kind, self.existential), Key(self.outer, self.kind, self.existential)
+
+    def decides(self, condition: Expression) -> bool:
+        """Whether the condition is this equality, which equal keys decide."""
+        match condition:
+            case Call("boolean", (inner,)):
+                return self.decides(inner)
+            case Call("general-eq" | "value-eq" as name, sides):
+                same = sides in ((self.inner, self.outer), (self.outer, self.inner))
+                return same and self.existential == (name == "general-eq") and self.kind != "number"
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,6 +178,7 @@ class Join(Operator):
     `keys` are equalities that follow from the condition, for a hash join; the whole condition still decides.
     """
 
+    below = ("inner", "outer")
     condition: Expression
     inner: Operator
     outer: Operator
@@ -199,26 +236,12 @@ class DistributeResult(Operator):
 
 def inputs(operator: Operator) -> tuple[Operator, ...]:
     """Every operator directly below or inside, nested plans first."""
-    match operator:
-        case Subplan(nested, below):
-            return (nested, below)
-        case Join(_, inner, outer):
-            return (inner, outer)
-        case EmptyTupleSource() | NestedTupleSource():
-            return ()
-    return (operator.input,)  # type: ignore[attr-defined]  # every other operator has one input
+    return tuple([getattr(operator, name) for name in operator.below])
 
 
 def with_inputs(operator: Operator, new: tuple[Operator, ...]) -> Operator:
     """The same operator over other ones."""
-    match operator:
-        case Subplan():
-            return Subplan(new[0], new[1])
-        case Join():
-            return replace(operator, inner=new[0], outer=new[1])
-        case EmptyTupleSource() | NestedTupleSource():
-            return operator
-    return replace(operator, input=new[0])  # type: ignore[call-arg]  # as above
+    return replace(operator, **dict(zip(operator.below, new, strict=True))) if new else operator
 
 
 # --- traversals of a plan

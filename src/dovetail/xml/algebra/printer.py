@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Any
 
 from dovetail.errors import PlanError
-from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable
+from dovetail.xml.algebra.expressions import Call, Constant, Evaluate, Expression, Name, Variable, written_name
 from dovetail.xml.algebra.operators import (
     Aggregate,
     Assign,
@@ -35,7 +35,7 @@ from dovetail.xml.algebra.operators import (
     Unnest,
 )
 from dovetail.xml.syntax import tree
-from dovetail.xml.syntax.tree import FN, XS, AnyItem, AtomicType, KindTest, NameTest, QName, SequenceType
+from dovetail.xml.syntax.tree import FN, XS, KindTest, NameTest, QName, SequenceType
 
 
 def name_text(name: QName) -> str:
@@ -59,12 +59,7 @@ def test_text(test: NameTest | KindTest) -> str:
     if isinstance(test, KindTest):
         inner = (test_text(part) for part in (test.name, test.inner) if part is not None)
         return f"{test.kind}({', '.join(inner)})"
-    local = "*" if test.local is None else test.local
-    if test.uri is None:
-        return "*" if test.local is None else f"*:{local}"
-    if test.prefix:
-        return f"{test.prefix}:{local}"
-    return f"Q{{{test.uri}}}{local}" if test.uri or test.local is None else local
+    return f"{test.prefix}:{test.local or '*'}" if test.prefix and test.uri is not None else written_name(test)
 
 
 def type_text(kind: SequenceType) -> str:
@@ -72,10 +67,10 @@ def type_text(kind: SequenceType) -> str:
     match kind.item:
         case None:
             return "empty-sequence()"
-        case AtomicType(name):
-            return name_text(name) + kind.occurrence
-        case AnyItem():
-            return f"item(){kind.occurrence}"
+        case QName():
+            return name_text(kind.item) + kind.occurrence
+        case str():
+            return kind.item + kind.occurrence
     return test_text(kind.item) + kind.occurrence
 
 
@@ -108,16 +103,7 @@ def _operation(node: tree.Operation) -> str:
 
 
 def _literal(node: tree.Literal) -> str:
-    match node.value:
-        case str():
-            return '"' + node.value.replace("&", "&amp;").replace('"', '""') + '"'
-        case float():
-            text = repr(node.value)
-            return text if "e" in text else f"{text}e0"
-        case Decimal():
-            text = f"{node.value:f}"
-            return text if "." in text else f"{text}.0"
-    return str(node.value)
+    return print_constant(node.value.replace("&", "&amp;") if isinstance(node.value, str) else node.value)
 
 
 def _step(node: tree.AxisStep) -> str:
@@ -180,10 +166,6 @@ def _group_key(key: tree.GroupKey) -> str:
 
 def _flwor(node: tree.Flwor) -> str:
     return f"{' '.join(map(_clause, node.clauses))} return {source_text(node.result)}"
-
-
-def _quantified(node: tree.Quantified) -> str:
-    return f"{node.kind} {', '.join(map(_binding, node.bindings))} satisfies {source_text(node.condition)}"
 
 
 def _if(node: tree.If) -> str:
@@ -257,7 +239,6 @@ _WRITERS: dict[type[tree.Expr], Callable[[Any], str]] = {
     tree.Path: _path,
     tree.Filter: lambda n: f"({source_text(n.base)}){_predicates(n.predicates)}",
     tree.Flwor: _flwor,
-    tree.Quantified: _quantified,
     tree.If: _if,
     tree.Switch: _switch,
     tree.Typeswitch: _typeswitch,

@@ -206,7 +206,7 @@ class Facts:
             case DataScan():
                 return single("element_node" if operator.path else "document_node")
             case Unnest():
-                return single("integer" if variable == operator.position else self.of_items(operator.expression).type)
+                return single("integer" if variable == operator.position else self.of(_items(operator.expression)).type)
             case Assign():
                 return self.of(operator.expression)
             case Aggregate():
@@ -215,19 +215,11 @@ class Facts:
                 return self._grouped(variable, operator)
         return UNKNOWN
 
-    def of_items(self, unnesting: Expression) -> Properties:
-        """The properties of all items together that an unnesting expression gives for one tuple."""
-        if isinstance(unnesting, Call) and unnesting.name == "iterate":
-            return self.of(unnesting.arguments[0])
-        return self.of(unnesting)
-
     def _grouped(self, variable: Variable, group: GroupBy) -> Properties:
         for field in group.gathered:
             if field.variable == variable:
-                if not is_call(field.expression, "create_sequence"):
-                    return self._call(field.expression)
-                (item,) = field.expression.arguments  # type: ignore[attr-defined]  # as above
-                return replace(self.streamed(item, group.input), cardinality="many")
+                found = self._aggregated(field.expression, group.input)
+                return replace(found, cardinality="many") if is_call(field.expression, "create_sequence") else found
         key = self.of(dict(group.keys)[variable])
         kind = "string" if key.type == "untypedAtomic" else key.type
         return Properties("one" if key.cardinality == "one" else "optional", type=kind)
@@ -303,11 +295,15 @@ class Facts:
             kind = "element_node" if source.path else "document_node"
             alone = all(isinstance(operator, (*_ONE_TO_ONE, *_LEAVES)) for operator in chain(source.input))
             return Properties("many", alone, alone, alone, kind)
-        if is_call(source.expression, "iterate"):
-            (value,) = source.expression.arguments  # type: ignore[attr-defined]  # `iterate` is a call
-        else:
-            value = source.expression
-        return replace(self.streamed(value, source.input), cardinality="many")
+        return replace(self.streamed(_items(source.expression), source.input), cardinality="many")
+
+
+def _items(unnesting: Expression) -> Expression:
+    """The sequence whose items an unnesting expression gives."""
+    match unnesting:
+        case Call("iterate", (sequence,)):
+            return sequence
+    return unnesting
 
 
 _ONE_TO_ONE = (Assign, Subplan, Select)

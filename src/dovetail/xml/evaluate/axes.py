@@ -7,8 +7,8 @@ from typing import Any
 
 from dovetail.xml.syntax.tree import Axis, KindTest, NameTest
 from dovetail.xml.xdm.nodes import (
+    KINDS,
     Attribute,
-    Comment,
     Document,
     Element,
     Instruction,
@@ -187,7 +187,7 @@ def matcher(test: NameTest | KindTest, axis: Axis = "child") -> Matches:
         return _named(Attribute if axis == "attribute" else Element, test)
     if test.kind == "node":
         return lambda node: True
-    kind = _KINDS.get(test.kind)
+    kind = _CLASSES.get(test.kind)
     if kind is None:
         return lambda node: False
     if test.kind == "processing-instruction" and test.name is not None:
@@ -201,14 +201,7 @@ def matcher(test: NameTest | KindTest, axis: Axis = "child") -> Matches:
     return _named(kind, test.name) if test.name is not None else lambda node: type(node) is kind
 
 
-_KINDS: dict[str, type] = {
-    "element": Element,
-    "attribute": Attribute,
-    "text": Text,
-    "comment": Comment,
-    "processing-instruction": Instruction,
-    "document-node": Document,
-}
+_CLASSES = {name: kind for kind, name in KINDS.items()}
 
 
 def _named(kind: Any, test: NameTest) -> Matches:
@@ -242,29 +235,18 @@ def _fast(axis: Axis, test: NameTest | KindTest) -> Step | None:
         test = test.name or NameTest(None, None)
     if not isinstance(test, NameTest):
         return None
-    if axis == "child":
-        return _child(tag_of(test))
-    if axis == "descendant":
-        return _descendant(tag_of(test))
+    if axis in ("child", "descendant"):
+        return _elements(Element.iterchildren if axis == "child" else Element.iterdescendants, tag_of(test))
     if axis == "attribute" and test.uri is not None and test.local is not None:
         return _attribute(tag_of(test))
     return None
 
 
-def _child(tag: str) -> Step:
+def _elements(iterate: Callable[[Any, str], Iterator[Any]], tag: str) -> Step:
     def run(node: Any) -> list[Any]:
         if type(node) is Element:
-            return list(node.iterchildren(tag))
-        return list(node.holder.iterchildren(tag)) if type(node) is Document else []
-
-    return run
-
-
-def _descendant(tag: str) -> Step:
-    def run(node: Any) -> list[Any]:
-        if type(node) is Element:
-            return list(node.iterdescendants(tag))
-        return list(node.holder.iterdescendants(tag)) if type(node) is Document else []
+            return list(iterate(node, tag))
+        return list(iterate(node.holder, tag)) if type(node) is Document else []
 
     return run
 

@@ -5,6 +5,8 @@ A function of the library is declared with its name and the types of its paramet
     @function("substring", "string?", "double", "double", optional=1)
     def substring(text, start, length=None): ...
 
+    function("head", "item*")(lambda items: items[:1])
+
 A parameter `string` or `string?` is given as one Python value or None, `string*` as a list. The result is one value,
 None or a list. `focus=True` lets the first argument be left out: it is the context item then. Errors in names and types
 are found when a query is compiled, before anything runs.
@@ -21,12 +23,13 @@ from dovetail.xml.algebra.matching import TRUTH_FUNCTIONS
 from dovetail.xml.evaluate.compiler import (
     MAX_CALLS,
     Compiled,
-    Environment,
+    Context,
     Frame,
     Items,
     Run,
     Scope,
     Slots,
+    at_place,
     cast_to,
     checked,
     compile_expr,
@@ -34,27 +37,13 @@ from dovetail.xml.evaluate.compiler import (
     converter,
     errors_at,
     located,
-    mismatch,
-    value_converter,
+    of_test,
+    parameter,
 )
-from dovetail.xml.syntax.tree import (
-    CODEPOINT,
-    FN,
-    XS,
-    ContextItem,
-    FunctionCall,
-    FunctionDeclaration,
-    Module,
-    QName,
-    VariableDeclaration,
-    VariableRef,
-    deep_stack,
-)
-from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS, PYTHON_TYPES
-from dovetail.xml.xdm.nodes import Element, is_node
+from dovetail.xml.syntax import tree
+from dovetail.xml.syntax.tree import CODEPOINT, FN, XS, Module, QName, deep_stack
+from dovetail.xml.xdm.atomic import PYTHON_TYPES
 from dovetail.xml.xdm.values import atom, atomise
-
-Argument = Callable[[list[Any]], Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +55,7 @@ class Signature:
     parameters: tuple[str, ...]
     least: int
     focus: bool = False
-    needs_environment: bool = False
+    needs_context: bool = False
     variadic: bool = False
     together: bool = False
     collated: bool = False
@@ -78,10 +67,10 @@ class Signature:
         low = 0 if self.focus and self.least == 1 else self.least
         return low <= count and (self.variadic or count <= len(self.parameters))
 
-    def arguments(self, count: int) -> list[Argument]:
+    def arguments(self, count: int) -> list[Callable[[Items], Any]]:
         """The preparation of each argument."""
         kinds = [*self.parameters, *self.parameters[-1:] * max(0, count - len(self.parameters))]
-        return [argument(kind, f"argument {at} of {self.name}()") for at, kind in enumerate(kinds[:count], 1)]
+        return [parameter(kind, f"argument {at} of {self.name}()") for at, kind in enumerate(kinds[:count], 1)]
 
 
 FUNCTIONS: dict[str, Signature] = {}
@@ -111,54 +100,9 @@ def function(
     return register
 
 
-def argument(kind: str, what: str) -> Argument:
-    """The preparation of one argument."""
-    occurrence = kind[-1] if kind[-1] in "?*+" else ""
-    name = kind.rstrip("?*+")
-    if name in ("item", "node", "element"):
-        return _nodes(name, occurrence, what)
-    convert, check = value_converter(name), _checker(name)
-
-    def many(items: list[Any]) -> Any:
-        values = [convert(value) for value in atomise(items)]
-        if (not values and occurrence == "+") or not all(map(check, values)):
-            raise mismatch(values, f"xs:{kind}", what)
-        return values
-
-    def one(items: list[Any]) -> Any:
-        if len(items) != 1:
-            if not items and occurrence == "?":
-                return None
-            raise mismatch(atomise(items), f"xs:{kind}", what)
-        value = convert(atomise(items)[0])
-        if not check(value):
-            raise mismatch([value], f"xs:{kind}", what)
-        return value
-
-    return many if occurrence in ("*", "+") else one
-
-
-def _checker(name: str) -> Callable[[Any], bool]:
-    if name == "anyAtomicType":
-        return lambda value: True
-    if name == "numeric":
-        return lambda value: type(value) in NUMBERS
-    return lambda value: name in ANCESTORS[type(value)]
-
-
-def _nodes(name: str, occurrence: str, what: str) -> Argument:
-    def prepare(items: list[Any]) -> Any:
-        if (name == "node" and not all(map(is_node, items))) or (
-            name == "element" and any(type(item) is not Element for item in items)
-        ):
-            raise mismatch(items, f"{name}(){occurrence}", what)
-        if occurrence == "*":
-            return items
-        if len(items) > 1 or (not items and occurrence != "?"):
-            raise mismatch(items, f"{name}(){occurrence}", what)
-        return items[0] if items else None
-
-    return prepare
+def present(call: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which gives nothing if its first argument is nothing."""
+    return lambda value, *others: None if value is None else call(value, *others)
 
 
 def sequence(result: Any) -> list[Any]:
@@ -168,8 +112,8 @@ def sequence(result: Any) -> list[Any]:
     return [] if result is None else [result]
 
 
-@compiles(FunctionCall)
-def _call(expr: FunctionCall, scope: Scope) -> Compiled:
+@compiles(tree.FunctionCall)
+def _call(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     name, count = expr.name, len(expr.arguments)
     declared = scope.static.functions.get((name, count))
     if declared is not None:
@@ -208,10 +152,10 @@ def _unknown(name: QName, count: int, scope: Scope) -> XQueryError:
 # --- the library
 
 
-def _library(expr: FunctionCall, scope: Scope, signature: Signature) -> Compiled:
+def _library(expr: tree.FunctionCall, scope: Scope, signature: Signature) -> Compiled:
     arguments = list(expr.arguments)
     if signature.focus and len(arguments) < signature.least:
-        arguments.append(ContextItem(line=expr.line, column=expr.column))
+        arguments.append(tree.ContextItem(line=expr.line, column=expr.column))
     plans = [compile_expr(argument, scope) for argument in arguments]
     runs = [
         _values(plan) if plan.stream is not None and kind == "anyAtomicType*" else plan.run
@@ -228,20 +172,12 @@ def _values(plan: Compiled) -> Run:
     return lambda frame: [value for item in each(frame) for value in atomise([item])]
 
 
-def _invocation(expr: FunctionCall, runs: list[Run], prepare: list[Any], signature: Signature) -> Run:
+def _invocation(expr: tree.FunctionCall, runs: list[Run], prepare: list[Any], signature: Signature) -> Run:
     call, pairs = signature.call, list(zip(runs, prepare, strict=True))
     if signature.collated and len(pairs) == len(signature.parameters):
         call = _collated(call)
-    if signature.needs_environment:
-
-        def with_environment(frame: Frame) -> Items:
-            try:
-                return sequence(call(frame[0], *[convert(run(frame)) for run, convert in pairs]))
-            except XQueryError as error:
-                raise located(error, expr) from None
-
-        return with_environment
-
+    if signature.needs_context:
+        return at_place(expr, lambda frame: sequence(call(frame[0], *[convert(run(frame)) for run, convert in pairs])))
     if len(pairs) == 1:
         only, convert_only = pairs[0]
 
@@ -274,25 +210,22 @@ def _collated(call: Callable[..., Any]) -> Callable[..., Any]:
     return checked
 
 
-def _constructor(expr: FunctionCall, scope: Scope, target: str) -> Compiled:
-    argument = expr.arguments[0] if expr.arguments else ContextItem(line=expr.line, column=expr.column)
+def _constructor(expr: tree.FunctionCall, scope: Scope, target: str) -> Compiled:
+    argument = expr.arguments[0] if expr.arguments else tree.ContextItem(line=expr.line, column=expr.column)
     run, convert = compile_expr(argument, scope).run, cast_to(target)
 
     def construct(frame: Frame) -> Items:
-        try:
-            value = atom(run(frame), f"the argument of {expr.name}()")
-            return [] if value is None else [convert(value)]
-        except XQueryError as error:
-            raise located(error, expr) from None
+        value = atom(run(frame), f"the argument of {expr.name}()")
+        return [] if value is None else [convert(value)]
 
-    return Compiled(construct)
+    return Compiled(at_place(expr, construct))
 
 
 # --- functions that depend on their place in the query
 
 
 def _focus_part(offset: int) -> Any:
-    def compile_part(expr: FunctionCall, scope: Scope) -> Compiled:
+    def compile_part(expr: tree.FunctionCall, scope: Scope) -> Compiled:
         if scope.focus is None:
             raise located(XQueryError("XPDY0002", "there is no context item inside a declared function"), expr)
         place = scope.focus + offset
@@ -307,38 +240,24 @@ def _focus_part(offset: int) -> Any:
     return compile_part
 
 
-def _negation(expr: FunctionCall, scope: Scope) -> Compiled:
+def _negation(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     truth, negate = compile_expr(expr.arguments[0], scope).truth(), expr.name.local == "not"
-
-    def test(frame: Frame) -> bool:
-        try:
-            return truth(frame) != negate
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    return Compiled(lambda frame: [test(frame)], test)
+    return of_test(at_place(expr, lambda frame: truth(frame) != negate))
 
 
-def _collection(expr: FunctionCall, scope: Scope) -> Compiled:
+def _collection(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     run = compile_expr(expr.arguments[0], scope).run if expr.arguments else None
 
     def documents(frame: Frame) -> Items:
-        try:
-            uri = None if run is None else atom(run(frame), "the argument of collection()")
-            if uri is not None and not isinstance(uri, str):
-                raise XQueryError("XPTY0004", "the argument of collection() is a string")
-            return list(frame[0].collection(uri))
-        except XQueryError as error:
-            raise located(error, expr) from None
+        uri = None if run is None else atom(run(frame), "the argument of collection()")
+        if uri is not None and not isinstance(uri, str):
+            raise XQueryError("XPTY0004", "the argument of collection() is a string")
+        return list(frame[0].collection(uri))
 
-    return Compiled(documents, ordered=True)
+    return Compiled(at_place(expr, documents), ordered=True)
 
 
-def _unordered(expr: FunctionCall, scope: Scope) -> Compiled:
-    return compile_expr(expr.arguments[0], scope)
-
-
-def _parse_xml(expr: FunctionCall, scope: Scope) -> Compiled:
+def _parse_xml(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     """`parse-xml`: the document has the base URI of the query."""
     run, base = _library(expr, scope, FUNCTIONS["parse-xml"]).run, scope.static.base_uri
 
@@ -351,7 +270,7 @@ def _parse_xml(expr: FunctionCall, scope: Scope) -> Compiled:
     return Compiled(documents)
 
 
-def _default_count(expr: FunctionCall, scope: Scope) -> Compiled:
+def _default_count(expr: tree.FunctionCall, scope: Scope) -> Compiled:
     """`count`: counts items as they are produced if they need not be kept."""
     plan = compile_expr(expr.arguments[0], scope)
     if plan.stream is None:
@@ -360,44 +279,55 @@ def _default_count(expr: FunctionCall, scope: Scope) -> Compiled:
     return Compiled(lambda frame: [sum(1 for _ in stream(frame))])
 
 
-_SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[FunctionCall, Scope], Compiled]]] = {
+def _existence(expr: tree.FunctionCall, scope: Scope) -> Compiled:
+    """`exists` and `empty`: a stream is read up to its first item."""
+    plan, wanted = compile_expr(expr.arguments[0], scope), expr.name.local == "exists"
+    if plan.stream is None:
+        return of_test(lambda frame: bool(plan.run(frame)) == wanted)
+    stream = plan.stream
+    return of_test(lambda frame: any(True for _ in stream(frame)) == wanted)
+
+
+_SPECIAL: dict[str, tuple[tuple[int, ...], Callable[[tree.FunctionCall, Scope], Compiled]]] = {
     "position": ((0,), _focus_part(1)),
     "last": ((0,), _focus_part(2)),
     "not": ((1,), _negation),
     "boolean": ((1,), _negation),
     "collection": ((0, 1), _collection),
-    "unordered": ((1,), _unordered),
+    "unordered": ((1,), lambda expr, scope: compile_expr(expr.arguments[0], scope)),
     "parse-xml": ((1,), _parse_xml),
     "count": ((1,), _default_count),
+    "exists": ((1,), _existence),
+    "empty": ((1,), _existence),
 }
 
 
 # --- declared functions
 
 
-def _declared(expr: FunctionCall, scope: Scope, function: Function) -> Compiled:
+def _declared(expr: tree.FunctionCall, scope: Scope, function: Function) -> Compiled:
     runs = [compile_expr(argument, scope).run for argument in expr.arguments]
 
     def run(frame: Frame) -> Items:
-        environment = frame[0]
+        context = frame[0]
         inner: Frame = [None] * function.size
-        inner[0] = environment
+        inner[0] = context
         try:
             for at, argument in enumerate(runs):
                 items, convert = argument(frame), function.conversions[at]
                 inner[at + 1] = convert(items) if convert is not None else items
         except XQueryError as error:
             raise located(error, expr) from None
-        if environment.depth >= MAX_CALLS:
+        if context.depth >= MAX_CALLS:
             raise located(XQueryError("XPDY0130", f"functions call each other deeper than {MAX_CALLS} times"), expr)
-        environment.depth += function.weight
+        context.depth += function.weight
         try:
             result = function.run(inner)
             return function.result(result) if function.result is not None else result
         except XQueryError as error:
             raise located(error, expr) from None
         finally:
-            environment.depth -= function.weight
+            context.depth -= function.weight
 
     return Compiled(run)
 
@@ -411,7 +341,7 @@ class Function:
 
     __slots__ = ("conversions", "result", "run", "size", "weight")
 
-    def __init__(self, declaration: FunctionDeclaration) -> None:
+    def __init__(self, declaration: tree.FunctionDeclaration) -> None:
         name = declaration.name
         self.conversions = [
             None if part.type is None else converter(part.type, f"argument {at} of {name}()")
@@ -421,7 +351,7 @@ class Function:
         self.run: Run = lambda frame: []
         self.size, self.weight = 0, 1
 
-    def compile(self, declaration: FunctionDeclaration, static: Static) -> None:
+    def compile(self, declaration: tree.FunctionDeclaration, static: Static) -> None:
         """Fills in the body."""
         slots = Slots()
         places: dict[Hashable, int] = {part.name: slots.take() for part in declaration.parameters}
@@ -436,7 +366,7 @@ class Static:
         self.base_uri = module.base_uri
         self.functions: dict[tuple[QName, int], Function] = {}
         self.variables = {declaration.name: declaration for declaration in module.variables}
-        self._values: dict[QName, Callable[[Environment], Items]] = {}
+        self._values: dict[QName, Callable[[Context], Items]] = {}
         for declaration in module.functions:
             with errors_at(declaration):
                 self.functions[declaration.name, len(declaration.parameters)] = Function(declaration)
@@ -445,57 +375,47 @@ class Static:
         for variable in module.variables:
             self._values[variable.name] = self._global(variable)
 
-    def global_value(self, reference: VariableRef) -> Callable[[Environment], Items]:
+    def global_value(self, reference: tree.VariableRef) -> Callable[[Context], Items]:
         """The function that finds the value of a global variable. Raises XPST0008 if there is none."""
         name = reference.name
         if name not in self.variables:
             raise located(XQueryError("XPST0008", f"${name} is not declared"), reference)
 
-        def value(environment: Environment) -> Items:
-            found = environment.globals.get(name)
+        def value(context: Context) -> Items:
+            found = context.globals.get(name)
             if found is None:
-                found = environment.globals[name] = self._values[name](environment)
+                found = context.globals[name] = self._values[name](context)
             return found
 
         return value
 
-    def _global(self, declaration: VariableDeclaration) -> Callable[[Environment], Items]:
+    def _global(self, declaration: tree.VariableDeclaration) -> Callable[[Context], Items]:
         slots = Slots(4)
         scope = Scope(self, slots, focus=1)
         compiled = None if declaration.value is None else compile_expr(declaration.value, scope)
         check = checked(declaration.type, f"${declaration.name}", declaration)
         pending: set[int] = set()
 
-        def value(environment: Environment) -> Items:
-            if id(environment) in pending:
+        def initial(context: Context) -> Items:
+            if declaration.external and str(declaration.name) in context.variables:
+                return list(context.variables[str(declaration.name)])
+            if compiled is None:
+                raise XQueryError("XPDY0002", f"the external variable ${declaration.name} was given no value")
+            return compiled.run(context.frame(slots.used))
+
+        def value(context: Context) -> Items:
+            if id(context) in pending:
                 raise located(XQueryError("XQDY0054", f"${declaration.name} needs its own value"), declaration)
-            pending.add(id(environment))
+            pending.add(id(context))
             try:
-                items = self._given(declaration, environment)
-                if items is None:
-                    items = self._computed(declaration, compiled, environment, slots.used)
+                items = initial(context)
                 return check(items) if check is not None else items
             except XQueryError as error:
                 raise located(error, declaration) from None
             finally:
-                pending.discard(id(environment))
+                pending.discard(id(context))
 
         return value
-
-    @staticmethod
-    def _given(declaration: VariableDeclaration, environment: Environment) -> Items | None:
-        given = environment.context.variables
-        if not declaration.external or str(declaration.name) not in given:
-            return None
-        return list(given[str(declaration.name)])
-
-    @staticmethod
-    def _computed(
-        declaration: VariableDeclaration, value: Compiled | None, environment: Environment, size: int
-    ) -> Items:
-        if value is None:
-            raise XQueryError("XPDY0002", f"the external variable ${declaration.name} was given no value")
-        return value.run(environment.frame(size))
 
 
 def check_module(module: Module) -> None:

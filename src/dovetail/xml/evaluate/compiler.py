@@ -7,29 +7,20 @@ conversion of arguments, and the expressions that name them.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 from dovetail.errors import XQueryError
+from dovetail.xml.algebra.expressions import Call, Place
+from dovetail.xml.algebra.printer import type_text
 from dovetail.xml.evaluate.axes import matcher as node_matcher
-from dovetail.xml.syntax.tree import (
-    XS,
-    AnyItem,
-    AtomicType,
-    CastableAs,
-    CastAs,
-    Clause,
-    Expr,
-    InstanceOf,
-    KindTest,
-    QName,
-    SequenceType,
-    TreatAs,
-)
+from dovetail.xml.syntax import tree
+from dovetail.xml.syntax.tree import XS, Expr, ItemType, KindTest, NodeKind, QName, SequenceType
 from dovetail.xml.xdm.atomic import ANCESTORS, NUMBERS, PYTHON_TYPES, STRINGS, AnyURI, Float, UntypedAtomic, to_double
 from dovetail.xml.xdm.markup import is_ncname
 from dovetail.xml.xdm.nodes import Document, is_node
@@ -43,6 +34,7 @@ Items = list[Any]
 Frame = list[Any]
 Run = Callable[[Frame], Items]
 Test = Callable[[Frame], bool]
+Result = TypeVar("Result")
 
 
 @dataclass(slots=True)
@@ -80,7 +72,7 @@ def of_test(test: Test) -> Compiled:
 
 @dataclass(slots=True)
 class Slots:
-    """How many places a frame needs: place 0 holds the environment, the others variables and focuses.
+    """How many places a frame needs: place 0 holds the context, the others variables and focuses.
 
     `loops` counts the clauses that hold a part of the C stack while the clauses before them are computed.
     """
@@ -115,16 +107,8 @@ class Scope:
         return replace(self, focus=focus), focus
 
 
-class Placed(Protocol):
-    """Anything with a place in the query; line 0 if it has none."""
-
-    @property
-    def line(self) -> int:
-        """The line, from 1."""
-
-    @property
-    def column(self) -> int:
-        """The column, from 1."""
+Placed = Expr | Call | Place
+"""Anything with a place in the query; line 0 if it has none."""
 
 
 def located(error: XQueryError, place: Placed) -> XQueryError:
@@ -143,6 +127,18 @@ def errors_at(place: Placed) -> Iterator[None]:
         yield
     except XQueryError as error:
         raise located(error, place) from None
+
+
+def at_place(place: Placed, run: Callable[[Frame], Result]) -> Callable[[Frame], Result]:
+    """The same with the place of an expression in its errors; what runs most often does this itself, without a call."""
+
+    def placed(frame: Frame) -> Result:
+        try:
+            return run(frame)
+        except XQueryError as error:
+            raise located(error, place) from None
+
+    return placed
 
 
 _COMPILERS: dict[type, Callable[[Any, Scope], Compiled]] = {}
@@ -195,57 +191,52 @@ def _now() -> DateTime:
     return DateTime(now.year, now.month, now.day, now.hour, now.minute, second, 0)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)
 class Context:
-    """The dynamic context of a run; `variables` are external ones by name, `item` is the context item."""
+    """The dynamic context of one run, and its state: documents seen so far, global variables, depth of calls.
+
+    `variables` are external ones by name, `item` is the context item.
+    """
 
     variables: Mapping[str, Iterable[Any]] = field(default_factory=dict)
     documents: Documents = field(default_factory=NoDocuments)
     item: Any = None
     now: DateTime = field(default_factory=_now)
-
-
-class Environment:
-    """The state of one run: documents seen so far, global variables, depth of calls."""
-
-    __slots__ = ("_collections", "_documents", "context", "depth", "globals")
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.globals: dict[QName, list[Any]] = {}
-        self.depth = 0
-        self._documents: dict[str, Document] = {}
-        self._collections: dict[str | None, list[Document]] = {}
+    globals: dict[QName, Items] = field(default_factory=dict, init=False)
+    depth: int = field(default=0, init=False)
+    _documents: dict[str, Document] = field(default_factory=dict, init=False)
+    _collections: dict[str | None, list[Document]] = field(default_factory=dict, init=False)
 
     def frame(self, size: int) -> list[Any]:
         """A frame for one expression: places 1 to 3 hold the context item of the query, its position and the size."""
         frame: list[Any] = [None] * size
         frame[0] = self
-        if self.context.item is not None:
-            frame[1:4] = self.context.item, 1, 1
+        if self.item is not None:
+            frame[1:4] = self.item, 1, 1
         return frame
 
     def doc(self, uri: str) -> Document:
         """A document; the same node each time it is asked for."""
         found = self._documents.get(uri)
         if found is None:
-            found = self._documents[uri] = self.context.documents.doc(uri)
+            found = self._documents[uri] = self.documents.doc(uri)
         return found
 
     def collection(self, uri: str | None) -> list[Document]:
         """The documents of a collection; the same nodes each time."""
         found = self._collections.get(uri)
         if found is None:
-            found = self._collections[uri] = list(self.context.documents.collection(uri))
+            found = self._collections[uri] = list(self.documents.collection(uri))
         return found
 
     def stream_collection(self, uri: str | None) -> Iterator[Document]:
         """The documents of a collection that the query reads once; none is cached."""
-        return iter(self.context.documents.collection(uri))
+        return iter(self.documents.collection(uri))
 
 
 Convert = Callable[[Items], Items]
-_LIMITS = {"": (1, 1), "?": (0, 1), "*": (0, None), "+": (1, None)}
+_LIMITS = {"": (1, 1), "?": (0, 1), "*": (0, sys.maxsize), "+": (1, sys.maxsize)}
+_NODE_TESTS = get_args(NodeKind)
 _ABSTRACT = frozenset(("anyAtomicType", "NOTATION", "anySimpleType"))
 
 
@@ -256,27 +247,23 @@ def atomic_name(name: QName) -> str:
     raise XQueryError("XPST0051", f"{name} is not the name of an atomic type")
 
 
-def written(kind: SequenceType) -> str:
-    """A type as a query writes it."""
-    item = kind.item
-    if item is None:
-        return "empty-sequence()"
-    text = (
-        str(item.name) if isinstance(item, AtomicType) else "item()" if isinstance(item, AnyItem) else f"{item.kind}()"
-    )
-    return text + kind.occurrence
-
-
-def _item_matcher(item: AtomicType | KindTest | AnyItem) -> Callable[[Any], bool]:
-    if isinstance(item, AnyItem):
+def _item_matcher(item: ItemType) -> Callable[[Any], bool]:
+    if isinstance(item, str):
         return lambda value: True
     if isinstance(item, KindTest):
         matches = node_matcher(item)
         return lambda value: is_node(value) and matches(value)
-    name = atomic_name(item.name)
+    fits = _atomic_matcher(atomic_name(item))
+    return lambda value: not is_node(value) and fits(value)
+
+
+def _atomic_matcher(name: str) -> Callable[[Any], bool]:
+    """Whether an atomic value is of the type."""
+    if name == "anyAtomicType":
+        return lambda value: True
     if name == "numeric":
         return lambda value: type(value) in NUMBERS
-    return lambda value: not is_node(value) and name in ANCESTORS[type(value)]
+    return lambda value: name in ANCESTORS[type(value)]
 
 
 def matcher(kind: SequenceType) -> Callable[[Items], bool]:
@@ -285,16 +272,16 @@ def matcher(kind: SequenceType) -> Callable[[Items], bool]:
         return lambda items: not items
     low, high = _LIMITS[kind.occurrence]
     matches = _item_matcher(kind.item)
-    return lambda items: low <= len(items) <= (len(items) if high is None else high) and all(map(matches, items))
+    return lambda items: low <= len(items) <= high and all(map(matches, items))
 
 
-def mismatch(items: Items, expected: str, what: str) -> XQueryError:
+def mismatch(items: Items, expected: SequenceType, what: str) -> XQueryError:
     """The error of a sequence that is not of its type."""
     given = type_name(items[0]) if len(items) == 1 else f"a sequence of {len(items)} items" if items else "nothing"
-    return XQueryError("XPTY0004", f"{what} must be {expected}, given {given}")
+    return XQueryError("XPTY0004", f"{what} must be {type_text(expected)}, given {given}")
 
 
-def checked(kind: SequenceType | None, what: str, place: Expr | Clause) -> Convert | None:
+def checked(kind: SequenceType | None, what: str, place: Expr) -> Convert | None:
     """The check of a declared type of a variable, None without one; no conversion takes place."""
     if kind is None:
         return None
@@ -303,7 +290,7 @@ def checked(kind: SequenceType | None, what: str, place: Expr | Clause) -> Conve
 
     def check(items: Items) -> Items:
         if not matches(items):
-            raise located(mismatch(items, written(kind), what), place)
+            raise located(mismatch(items, kind, what), place)
         return items
 
     return check
@@ -311,17 +298,48 @@ def checked(kind: SequenceType | None, what: str, place: Expr | Clause) -> Conve
 
 def converter(kind: SequenceType, what: str) -> Convert:
     """The conversion of arguments and results: atomised, untyped values cast, numbers promoted, then checked."""
-    matches, expected = matcher(kind), written(kind)
+    matches = matcher(kind)
 
     def check(items: Items) -> Items:
         if not matches(items):
-            raise mismatch(items, expected, what)
+            raise mismatch(items, kind, what)
         return items
 
-    if not isinstance(kind.item, AtomicType):
+    if not isinstance(kind.item, QName):
         return check
-    convert = value_converter(atomic_name(kind.item.name))
-    return lambda items: check([convert(value) for value in atomise(items)])
+    name = atomic_name(kind.item)
+    convert, fits, (low, high) = value_converter(name), _atomic_matcher(name), _LIMITS[kind.occurrence]
+
+    def converted(items: Items) -> Items:
+        if not low <= len(items) <= high:
+            raise mismatch(items, kind, what)
+        values = [convert(value) for value in atomise(items)]
+        if not all(map(fits, values)):
+            raise mismatch(values, kind, what)
+        return values
+
+    return converted
+
+
+def parameter(kind: str, what: str) -> Callable[[Items], Any]:
+    """The conversion of an argument of a library function: `string*` to a list, `string?` to one value or None."""
+    name: Any = kind.rstrip("?*+")
+    occurrence: Any = kind.removeprefix(name)
+    nodes = KindTest(name) if name in _NODE_TESTS else QName(XS, name, "xs")
+    item: ItemType = "item()" if name == "item" else nodes
+    convert = converter(SequenceType(item, occurrence), what)
+    if kind.endswith(("*", "+")):
+        return (lambda items: items) if kind == "item*" else convert
+    if not isinstance(item, QName):
+        return lambda items: found[0] if (found := convert(items)) else None
+    change, fits = value_converter(name), _atomic_matcher(name)
+
+    def one(items: Items) -> Any:
+        if len(items) == 1 and fits(value := change(atomise(items)[0])):
+            return value
+        return next(iter(convert(items)), None)
+
+    return one
 
 
 def value_converter(target: str) -> Callable[[Any], Any]:
@@ -346,16 +364,16 @@ def value_converter(target: str) -> Callable[[Any], Any]:
 # --- expressions with types
 
 
-@compiles(InstanceOf)
-def _instance_of(expr: InstanceOf, scope: Scope) -> Compiled:
+@compiles(tree.InstanceOf)
+def _instance_of(expr: tree.InstanceOf, scope: Scope) -> Compiled:
     run = compile_expr(expr.operand, scope).run
     with errors_at(expr):
         matches = matcher(expr.type)
     return of_test(lambda frame: matches(run(frame)))
 
 
-@compiles(TreatAs)
-def _treat(expr: TreatAs, scope: Scope) -> Compiled:
+@compiles(tree.TreatAs)
+def _treat(expr: tree.TreatAs, scope: Scope) -> Compiled:
     inner = compile_expr(expr.operand, scope)
     with errors_at(expr):
         matches = matcher(expr.type)
@@ -363,14 +381,14 @@ def _treat(expr: TreatAs, scope: Scope) -> Compiled:
     def run(frame: Frame) -> Items:
         items = inner.run(frame)
         if not matches(items):
-            error = mismatch(items, written(expr.type), "the operand of treat as")
+            error = mismatch(items, expr.type, "the operand of treat as")
             raise located(XQueryError("XPDY0050", str(error).removeprefix("[XPTY0004] ")), expr)
         return items
 
     return Compiled(run, ordered=inner.ordered)
 
 
-def _target(expr: CastAs | CastableAs) -> str:
+def _target(expr: tree.CastAs | tree.CastableAs) -> str:
     if expr.type.uri == XS and expr.type.local in _ABSTRACT:
         raise located(XQueryError("XPST0080", f"nothing can be cast to {expr.type}"), expr)
     try:
@@ -402,24 +420,21 @@ def _qname(value: Any, namespaces: dict[str, str]) -> QName:
     return QName(namespaces[prefix], local, prefix)
 
 
-@compiles(CastAs)
-def _cast(expr: CastAs, scope: Scope) -> Compiled:
+@compiles(tree.CastAs)
+def _cast(expr: tree.CastAs, scope: Scope) -> Compiled:
     run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), expr.namespaces)
 
     def cast_items(frame: Frame) -> Items:
-        try:
-            value = atom(run(frame), "the operand of cast as")
-            if value is None and not expr.optional:
-                raise XQueryError("XPTY0004", f"nothing cannot be cast to {expr.type}; write {expr.type}? to allow it")
-            return [] if value is None else [convert(value)]
-        except XQueryError as error:
-            raise located(error, expr) from None
+        value = atom(run(frame), "the operand of cast as")
+        if value is None and not expr.optional:
+            raise XQueryError("XPTY0004", f"nothing cannot be cast to {expr.type}; write {expr.type}? to allow it")
+        return [] if value is None else [convert(value)]
 
-    return Compiled(cast_items)
+    return Compiled(at_place(expr, cast_items))
 
 
-@compiles(CastableAs)
-def _castable(expr: CastableAs, scope: Scope) -> Compiled:
+@compiles(tree.CastableAs)
+def _castable(expr: tree.CastableAs, scope: Scope) -> Compiled:
     run, convert = compile_expr(expr.operand, scope).run, cast_to(_target(expr), expr.namespaces)
 
     def test(frame: Frame) -> bool:

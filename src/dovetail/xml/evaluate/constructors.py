@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, compile_expr, compiles, located
+from dovetail.xml.evaluate.compiler import Compiled, Frame, Items, Run, Scope, at_place, compile_expr, compiles, located
 from dovetail.xml.syntax.tree import XMLNS, Computed, DirectAttribute, DirectElement, Expr, QName
 from dovetail.xml.xdm.atomic import STRINGS, AnyURI
 from dovetail.xml.xdm.markup import (
@@ -171,14 +171,7 @@ def _attribute(expr: Computed, scope: Scope, content: Run) -> Compiled:
 def _made(expr: Computed, make: Callable[[Frame], Any]) -> Compiled:
     """The node that `make` gives, none for None; its errors say where the constructor stands."""
 
-    def run(frame: Frame) -> Items:
-        try:
-            node = make(frame)
-        except XQueryError as error:
-            raise located(error, expr) from None
-        return [] if node is None else [node]
-
-    return Compiled(run)
+    return Compiled(at_place(expr, lambda frame: [] if (node := make(frame)) is None else [node]))
 
 
 def _text(expr: Computed, scope: Scope, content: Run) -> Compiled:

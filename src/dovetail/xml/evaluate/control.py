@@ -1,4 +1,4 @@
-"""Conditions, quantifiers, switches and caught errors."""
+"""Conditions, switches and caught errors."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ from dovetail.xml.evaluate.compiler import (
     errors_at,
     located,
     matcher,
-    of_test,
 )
-from dovetail.xml.evaluate.flwor import Tuples, for_clause
-from dovetail.xml.syntax.tree import ERR, Catch, If, QName, Quantified, Switch, TryCatch, TypeCase, Typeswitch
+from dovetail.xml.syntax import tree
+from dovetail.xml.syntax.tree import ERR, QName
 from dovetail.xml.xdm.operators import same
 from dovetail.xml.xdm.values import atom
 
@@ -34,8 +33,8 @@ class RaisedError(XQueryError):
         self.name, self.message, self.items = name, message, items
 
 
-@compiles(If)
-def _if(expr: If, scope: Scope) -> Compiled:
+@compiles(tree.If)
+def _if(expr: tree.If, scope: Scope) -> Compiled:
     condition = compile_expr(expr.condition, scope).truth()
     then, otherwise = compile_expr(expr.then, scope), compile_expr(expr.otherwise, scope)
     yes, no = then.run, otherwise.run
@@ -55,24 +54,8 @@ def _if(expr: If, scope: Scope) -> Compiled:
     return Compiled(lambda frame: yes(frame) if choose(frame) else no(frame))
 
 
-@compiles(Quantified)
-def _quantified(expr: Quantified, scope: Scope) -> Compiled:
-    tuples, wanted = Tuples(scope), expr.kind == "some"
-    for binding in expr.bindings:
-        for_clause(binding, tuples)
-    rows, condition = tuples.rows(), compile_expr(expr.condition, tuples.scope).truth()
-
-    def test(frame: Frame) -> bool:
-        for _ in rows(frame):
-            if condition(frame) == wanted:
-                return wanted
-        return not wanted
-
-    return of_test(test)
-
-
-@compiles(Switch)
-def _switch(expr: Switch, scope: Scope) -> Compiled:
+@compiles(tree.Switch)
+def _switch(expr: tree.Switch, scope: Scope) -> Compiled:
     operand = compile_expr(expr.operand, scope).run
     cases = [
         ([compile_expr(value, scope).run for value in case.values], compile_expr(case.result, scope).run)
@@ -97,8 +80,8 @@ def _switch(expr: Switch, scope: Scope) -> Compiled:
     return Compiled(run)
 
 
-@compiles(Typeswitch)
-def _typeswitch(expr: Typeswitch, scope: Scope) -> Compiled:
+@compiles(tree.Typeswitch)
+def _typeswitch(expr: tree.Typeswitch, scope: Scope) -> Compiled:
     operand = compile_expr(expr.operand, scope).run
     cases = [_type_case(case, expr, scope) for case in expr.cases]
 
@@ -114,7 +97,9 @@ def _typeswitch(expr: Typeswitch, scope: Scope) -> Compiled:
     return Compiled(run)
 
 
-def _type_case(case: TypeCase, expr: Typeswitch, scope: Scope) -> tuple[Callable[[Items], bool], int | None, Run]:
+def _type_case(
+    case: tree.TypeCase, expr: tree.Typeswitch, scope: Scope
+) -> tuple[Callable[[Items], bool], int | None, Run]:
     with errors_at(expr):
         tests = [matcher(kind) for kind in case.types]
     slot = None
@@ -127,8 +112,8 @@ def _type_case(case: TypeCase, expr: Typeswitch, scope: Scope) -> tuple[Callable
 _DESCRIPTION = ("code", "description", "value", "module", "line-number", "column-number", "additional")
 
 
-@compiles(TryCatch)
-def _try(expr: TryCatch, scope: Scope) -> Compiled:
+@compiles(tree.TryCatch)
+def _try(expr: tree.TryCatch, scope: Scope) -> Compiled:
     body = compile_expr(expr.body, scope).run
     inner, slots = scope, []
     for local in _DESCRIPTION:
@@ -155,21 +140,14 @@ def error_name(error: XQueryError) -> QName:
     return error.name if isinstance(error, RaisedError) else QName(ERR, error.code, "err")
 
 
-def _catches(catch: Catch, error: XQueryError) -> bool:
+def _catches(catch: tree.Catch, error: XQueryError) -> bool:
     name = error_name(error)
     return any(name_matches(test, name.uri, name.local) for test in catch.tests)
 
 
 def _described(error: XQueryError) -> list[Items]:
     if isinstance(error, RaisedError):
-        return [
-            [error.name],
-            [error.message] if error.message else [],
-            error.items,
-            [],
-            [error.line],
-            [error.column],
-            [],
-        ]
-    message = str(error).removeprefix(f"[{error.code}] ")
-    return [[error_name(error)], [message], [], [], [error.line], [error.column], []]
+        message, items = error.message, error.items
+    else:
+        message, items = str(error).removeprefix(f"[{error.code}] "), []
+    return [[error_name(error)], [message] if message else [], items, [], [error.line], [error.column], []]

@@ -28,16 +28,7 @@ from dovetail.xml.evaluate.compiler import (
     converter,
     located,
 )
-from dovetail.xml.syntax.tree import (
-    CountClause,
-    Flwor,
-    ForClause,
-    GroupClause,
-    LetClause,
-    OrderClause,
-    VariableRef,
-    WhereClause,
-)
+from dovetail.xml.syntax import tree
 from dovetail.xml.xdm.atomic import UntypedAtomic
 from dovetail.xml.xdm.operators import comparable, key_of
 from dovetail.xml.xdm.values import atom
@@ -296,8 +287,8 @@ def _group_key(items: Items) -> tuple[Any, Items]:
     return key_of(value), [value]
 
 
-@compiles(Flwor)
-def _flwor(expr: Flwor, scope: Scope) -> Compiled:
+@compiles(tree.Flwor)
+def _flwor(expr: tree.Flwor, scope: Scope) -> Compiled:
     tuples = Tuples(scope)
     for clause in expr.clauses:
         _CLAUSES[type(clause)](clause, tuples)
@@ -316,37 +307,28 @@ def _flwor(expr: Flwor, scope: Scope) -> Compiled:
     return Compiled(run, stream=stream)
 
 
-def for_clause(clause: ForClause, tuples: Tuples) -> None:
-    """`for $x as type allowing empty at $i in ...`, also in a quantified expression."""
+def _for(clause: tree.ForClause, tuples: Tuples) -> None:
     each = compile_expr(clause.source, tuples.scope).each()
     tuples.unnest(each, clause.variable, clause.position, clause.allowing_empty)
     tuples.check(clause.variable, checked(clause.type, f"${clause.variable}", clause))
 
 
-def _let(clause: LetClause, tuples: Tuples) -> None:
+def _let(clause: tree.LetClause, tuples: Tuples) -> None:
     tuples.let(clause.variable, compile_expr(clause.value, tuples.scope).run)
     tuples.check(clause.variable, checked(clause.type, f"${clause.variable}", clause))
 
 
-def _where(clause: WhereClause, tuples: Tuples) -> None:
-    tuples.where(compile_expr(clause.condition, tuples.scope).truth())
-
-
-def _count(clause: CountClause, tuples: Tuples) -> None:
-    tuples.count(clause.variable)
-
-
-def _order(clause: OrderClause, tuples: Tuples) -> None:
+def _order(clause: tree.OrderClause, tuples: Tuples) -> None:
     keys = [Key(compile_expr(key.expr, tuples.scope).run, key.descending, key.empty_greatest) for key in clause.keys]
     tuples.order(keys, clause)
 
 
-def _group(clause: GroupClause, tuples: Tuples) -> None:
+def _group(clause: tree.GroupClause, tuples: Tuples) -> None:
     keys = []
     for key in clause.keys:
         if key.value is None and key.variable not in tuples.bound:
             raise located(XQueryError("XQST0094", f"${key.variable} is not bound in this FLWOR expression"), clause)
-        value = compile_expr(key.value or VariableRef(key.variable), tuples.scope).run
+        value = compile_expr(key.value or tree.VariableRef(key.variable), tuples.scope).run
         if key.type is not None:
             value = _converted(value, converter(key.type, f"${key.variable}"))
         keys.append((tuples.bind(key.variable), value))
@@ -364,10 +346,10 @@ def _at(slot: int) -> Run:
 
 
 _CLAUSES: dict[type, Callable[[Any, Tuples], None]] = {
-    ForClause: for_clause,
-    LetClause: _let,
-    WhereClause: _where,
-    CountClause: _count,
-    OrderClause: _order,
-    GroupClause: _group,
+    tree.ForClause: _for,
+    tree.LetClause: _let,
+    tree.WhereClause: lambda clause, tuples: tuples.where(compile_expr(clause.condition, tuples.scope).truth()),
+    tree.CountClause: lambda clause, tuples: tuples.count(clause.variable),
+    tree.OrderClause: _order,
+    tree.GroupClause: _group,
 }

@@ -17,47 +17,32 @@ from dovetail.xml.evaluate.compiler import (
     Compiled,
     Frame,
     Items,
+    Result,
     Run,
     Scope,
     Test,
+    at_place,
     compile_expr,
     compiles,
     located,
     of_test,
 )
 from dovetail.xml.evaluate.paths import CONVERSIONS, plan_step
-from dovetail.xml.syntax.tree import (
-    ARITHMETIC,
-    FN,
-    GENERAL,
-    NODE,
-    SETS,
-    SYMBOLS,
-    VALUE,
-    XS,
-    ContextItem,
-    Expr,
-    FunctionCall,
-    Literal,
-    Operation,
-    QName,
-    Sequence,
-    SimpleMap,
-    VariableRef,
-)
+from dovetail.xml.syntax import tree
+from dovetail.xml.syntax.tree import FN, SYMBOLS, XS, Expr, QName
 from dovetail.xml.xdm.atomic import INTEGERS, NUMBERS, UntypedAtomic, negated
 from dovetail.xml.xdm.markup import text_of
 from dovetail.xml.xdm.nodes import Element, in_document_order, is_node, path_key
 from dovetail.xml.xdm.operators import TESTS, arithmetic, compare, general
 from dovetail.xml.xdm.values import atom, atomise, cast, type_name, untyped_to_double
 
-Applied = Operation | Call
+Applied = tree.Operation | Call
 """An operator with its operands, of a query or of a plan."""
 
 
-@compiles(Literal)
+@compiles(tree.Literal)
 @compiles(Constant)
-def _literal(expr: Literal | Constant, scope: Scope) -> Compiled:
+def _literal(expr: tree.Literal | Constant, scope: Scope) -> Compiled:
     value = expr.value
     return Compiled(lambda frame: [value])
 
@@ -68,8 +53,8 @@ def _plan_variable(expr: Variable, scope: Scope) -> Compiled:
     return Compiled(lambda frame: frame[slot])
 
 
-@compiles(VariableRef)
-def _variable(expr: VariableRef, scope: Scope) -> Compiled:
+@compiles(tree.VariableRef)
+def _variable(expr: tree.VariableRef, scope: Scope) -> Compiled:
     slot = scope.variables.get(expr.name)
     if slot is not None:
         place = slot
@@ -78,8 +63,8 @@ def _variable(expr: VariableRef, scope: Scope) -> Compiled:
     return Compiled(lambda frame: value(frame[0]))
 
 
-@compiles(ContextItem)
-def _context_item(expr: ContextItem, scope: Scope) -> Compiled:
+@compiles(tree.ContextItem)
+def _context_item(expr: tree.ContextItem, scope: Scope) -> Compiled:
     if scope.focus is None:
         raise located(XQueryError("XPDY0002", "there is no context item inside a declared function"), expr)
     focus = scope.focus
@@ -93,8 +78,8 @@ def _context_item(expr: ContextItem, scope: Scope) -> Compiled:
     return Compiled(run)
 
 
-@compiles(Sequence)
-def _sequence(expr: Sequence, scope: Scope) -> Compiled:
+@compiles(tree.Sequence)
+def _sequence(expr: tree.Sequence, scope: Scope) -> Compiled:
     return _concatenation([compile_expr(item, scope) for item in expr.items])
 
 
@@ -114,8 +99,8 @@ def _concatenation(plans: list[Compiled]) -> Compiled:
     return Compiled(run, stream=stream if any(plan.stream for plan in plans) else None)
 
 
-@compiles(SimpleMap)
-def _simple_map(expr: SimpleMap, scope: Scope) -> Compiled:
+@compiles(tree.SimpleMap)
+def _simple_map(expr: tree.SimpleMap, scope: Scope) -> Compiled:
     left = compile_expr(expr.left, scope).run
     inner, focus = scope.focused()
     right = compile_expr(expr.right, inner).run
@@ -133,8 +118,8 @@ def _simple_map(expr: SimpleMap, scope: Scope) -> Compiled:
 # --- operators
 
 
-@compiles(Operation)
-def _operation(expr: Operation, scope: Scope) -> Compiled:
+@compiles(tree.Operation)
+def _operation(expr: tree.Operation, scope: Scope) -> Compiled:
     return _OPERATORS[expr.name](expr, scope)
 
 
@@ -174,17 +159,9 @@ def _logical(expr: Applied, scope: Scope) -> Compiled:
 def _located_truth(expr: Any, scope: Scope) -> Test:
     """The truth of an operand; a test says itself where it failed."""
     plan = compile_expr(expr, scope)
-    return plan.test if plan.test is not None else _at(expr, plan.truth()) if isinstance(expr, Expr) else plan.truth()
-
-
-def _at(expr: Expr | Call, test: Test) -> Test:
-    def located_test(frame: Frame) -> bool:
-        try:
-            return test(frame)
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    return located_test
+    if plan.test is not None:
+        return plan.test
+    return at_place(expr, plan.truth()) if isinstance(expr, Expr) else plan.truth()
 
 
 # --- comparisons
@@ -193,25 +170,29 @@ def _at(expr: Expr | Call, test: Test) -> Test:
 def _comparison(expr: Applied, scope: Scope) -> Compiled:
     left, right = _operands(expr, scope)
     text = _text_constant(expr.arguments[1])
-    return _with_text(expr, left, text) if text is not None else _value_comparison(expr, left, right)
+    if text is not None:
+        return _with_text(expr, left, text)
+    run = _of_two(expr, left, right, compare)
+    return Compiled(run, lambda frame: run(frame) == [True])
 
 
-def _text_constant(expr: Any) -> str | None:
-    expr = _without_data(expr)
-    return expr.value if isinstance(expr, (Literal, Constant)) and type(expr.value) is str else None
-
-
-def _value_comparison(expr: Applied, left: Run, right: Run) -> Compiled:
+def _of_two(expr: Applied, left: Run, right: Run, apply: Callable[[str, Any, Any], Any]) -> Run:
+    """A function of the typed values of two operands; nothing if one of them is nothing."""
     op = SYMBOLS[expr.name]
 
     def run(frame: Frame) -> Items:
         try:
             first, second = atom(left(frame), f"the left side of {op}"), atom(right(frame), f"the right side of {op}")
-            return [] if first is None or second is None else [compare(op, first, second)]
+            return [] if first is None or second is None else [apply(op, first, second)]
         except XQueryError as error:
             raise located(error, expr) from None
 
-    return Compiled(run, lambda frame: run(frame) == [True])
+    return run
+
+
+def _text_constant(expr: Any) -> str | None:
+    expr = _without_data(expr)
+    return expr.value if isinstance(expr, (tree.Literal, Constant)) and type(expr.value) is str else None
 
 
 def _text_test(run: Run, left: Run, test: Callable[[Any, Any], bool], text: str) -> Test:
@@ -250,7 +231,7 @@ def _general(expr: Applied, scope: Scope) -> Compiled:
             return not set(map(str.__str__, lefts)).isdisjoint(map(str.__str__, rights))
         return general(op, lefts, rights)
 
-    return of_test(_at(expr, test))
+    return of_test(at_place(expr, test))
 
 
 def _all_text(values: Items) -> bool:
@@ -298,45 +279,31 @@ def _set_operation(expr: Applied, scope: Scope) -> Compiled:
 
 
 def _arithmetic(expr: Applied, scope: Scope) -> Compiled:
-    op, (left, right) = SYMBOLS[expr.name], _operands(expr, scope)
-
-    def run(frame: Frame) -> Items:
-        try:
-            first, second = atom(left(frame), f"the left side of {op}"), atom(right(frame), f"the right side of {op}")
-            return [] if first is None or second is None else [arithmetic(op, first, second)]
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    return Compiled(run)
+    return Compiled(_of_two(expr, *_operands(expr, scope), arithmetic))
 
 
 def _sign(expr: Applied, scope: Scope) -> Compiled:
     operand, op = _operand(expr.arguments[0], scope), SYMBOLS[expr.name]
 
     def run(frame: Frame) -> Items:
-        try:
-            value = untyped_to_double(atom(operand(frame), f"the operand of {op}"))
-        except XQueryError as error:
-            raise located(error, expr) from None
+        value = untyped_to_double(atom(operand(frame), f"the operand of {op}"))
         if value is None:
             return []
         if type(value) not in NUMBERS:
-            raise located(XQueryError("XPTY0004", f"{op} needs a number, given {type_name(value)}"), expr)
+            raise XQueryError("XPTY0004", f"{op} needs a number, given {type_name(value)}")
         return [negated(value) if op == "-" else value]
 
-    return Compiled(run)
+    return Compiled(at_place(expr, run))
 
 
 def _range(expr: Applied, scope: Scope) -> Compiled:
     first, last = _operands(expr, scope)
 
-    def bounds(frame: Frame) -> range:
-        try:
-            low, high = _whole(first(frame)), _whole(last(frame))
-        except XQueryError as error:
-            raise located(error, expr) from None
+    def run(frame: Frame) -> range:
+        low, high = _whole(first(frame)), _whole(last(frame))
         return range(0) if low is None or high is None else range(low, high + 1)
 
+    bounds = at_place(expr, run)
     return Compiled(lambda frame: list(bounds(frame)), stream=lambda frame: iter(bounds(frame)))
 
 
@@ -356,22 +323,16 @@ def _concat(expr: Applied, scope: Scope) -> Compiled:
         value = atom(items, "an operand of ||")
         return "" if value is None else text_of(value)
 
-    def run(frame: Frame) -> Items:
-        try:
-            return [text(left(frame)) + text(right(frame))]
-        except XQueryError as error:
-            raise located(error, expr) from None
-
-    return Compiled(run)
+    return Compiled(at_place(expr, lambda frame: [text(left(frame)) + text(right(frame))]))
 
 
 _OPERATORS: dict[str, Callable[[Applied, Scope], Compiled]] = {
     **dict.fromkeys(("and", "or"), _logical),
-    **dict.fromkeys(VALUE.values(), _comparison),
-    **dict.fromkeys(GENERAL.values(), _general),
-    **dict.fromkeys(NODE.values(), _node_comparison),
-    **dict.fromkeys(SETS, _set_operation),
-    **dict.fromkeys(ARITHMETIC.values(), _arithmetic),
+    **dict.fromkeys(tree.VALUE.values(), _comparison),
+    **dict.fromkeys(tree.GENERAL.values(), _general),
+    **dict.fromkeys(tree.NODE.values(), _node_comparison),
+    **dict.fromkeys(tree.SETS, _set_operation),
+    **dict.fromkeys(tree.ARITHMETIC.values(), _arithmetic),
     **dict.fromkeys(("minus", "plus"), _sign),
     "to": _range,
     "string-concat": _concat,
@@ -398,11 +359,11 @@ def _call(expr: Call, scope: Scope) -> Compiled:
     return compile_expr(_function(expr), scope)
 
 
-def _function(expr: Call) -> FunctionCall:
+def _function(expr: Call) -> tree.FunctionCall:
     """The call of a function of XQuery. Constructors of types take the typed value themselves."""
     uri, local = (XS, expr.name[3:]) if expr.name.startswith("xs:") else (FN, expr.name)
     arguments: Any = [_without_data(one) if uri == XS else one for one in expr.arguments]
-    return FunctionCall(QName(uri, local), tuple(arguments), line=expr.line, column=expr.column)
+    return tree.FunctionCall(QName(uri, local), tuple(arguments), line=expr.line, column=expr.column)
 
 
 @compiles(Evaluate)
@@ -426,23 +387,16 @@ def _piece(piece: Evaluate, scope: Scope) -> Compiled:
 def _after(sets: list[tuple[int, Callable[[list[Any]], Any]]], body: Compiled) -> Compiled:
     """The body, computed after places of the frame are set."""
 
-    def prepare(frame: Frame) -> None:
-        for slot, value in sets:
-            frame[slot] = value(frame)
+    def prepared(inner: Callable[[Frame], Result]) -> Callable[[Frame], Result]:
+        def call(frame: Frame) -> Result:
+            for slot, value in sets:
+                frame[slot] = value(frame)
+            return inner(frame)
 
-    def run(frame: Frame) -> Items:
-        prepare(frame)
-        return body.run(frame)
+        return call
 
-    if body.test is None:
-        return Compiled(run)
-    test = body.test
-
-    def prepared(frame: Frame) -> bool:
-        prepare(frame)
-        return test(frame)
-
-    return Compiled(run, prepared)
+    test = None if body.test is None else prepared(body.test)
+    return Compiled(prepared(body.run), test, None if body.stream is None else prepared(body.stream))
 
 
 def variable_name(name: str) -> QName:

@@ -32,12 +32,12 @@ from dovetail.xml.algebra.operators import (
 )
 from dovetail.xml.evaluate.axes import step
 from dovetail.xml.evaluate.calls import Static
-from dovetail.xml.evaluate.compiler import Environment, Frame, Items, Run, Scope, Slots, compile_expr, located
+from dovetail.xml.evaluate.compiler import Context, Frame, Items, Run, Scope, Slots, compile_expr, located
 from dovetail.xml.evaluate.flwor import Field, Key, Tuples, kept, restore
 from dovetail.xml.syntax.tree import deep_stack
 from dovetail.xml.xdm.markup import copy_into
 from dovetail.xml.xdm.nodes import new_tree
-from dovetail.xml.xdm.operators import key_of
+from dovetail.xml.xdm.operators import KEYS
 from dovetail.xml.xdm.values import atomise
 
 Function = Callable[[Sequence[Items]], Items]
@@ -61,8 +61,8 @@ class RemoteTuples:
 class Runner:
     """Compiles and runs plans and expressions for one task; a node keeps its identity in all of them."""
 
-    def __init__(self, static: Static, environment: Environment) -> None:
-        self.static, self.environment = static, environment
+    def __init__(self, static: Static, context: Context) -> None:
+        self.static, self.context = static, context
 
     def _scope(self) -> Scope:
         return Scope(self.static, Slots(4), focus=1)
@@ -75,7 +75,7 @@ class Runner:
         for variable in variables:
             scope, _ = scope.bind(variable)
         run = compile_expr(expression, scope).run
-        frame = self.environment.frame(scope.slots.used)
+        frame = self.context.frame(scope.slots.used)
 
         def call(values: Sequence[Items]) -> Items:
             frame[4 : 4 + len(values)] = values
@@ -102,7 +102,7 @@ class Runner:
         rows = tuples.rows()
 
         def run(nodes: Iterable[Any] = ()) -> Iterator[list[Items]]:
-            frame = self.environment.frame(tuples.scope.slots.used)
+            frame = self.context.frame(tuples.scope.slots.used)
             frame[feed] = nodes
             for _ in rows(frame):
                 yield [value(frame) for value in values]
@@ -207,7 +207,7 @@ class _Operators:
     def _streamed(self, scan: DataScan) -> Iterator[Any]:
         name = scan.source.arguments[0].value if scan.source.arguments else None  # type: ignore[attr-defined]  # a constant, by `introduce_scan`
         try:
-            for document in self.runner.environment.stream_collection(name):
+            for document in self.runner.context.stream_collection(name):
                 yield from on_path(document, scan.path)
         except XQueryError as error:
             raise located(error, scan.source) from None
@@ -329,15 +329,12 @@ class _Table:
         return sorted(hits) if type(numbers) is range else [number for number in numbers if number in hits]
 
 
-_KEY_VALUES: dict[str, Callable[[Any], Hashable]] = {"string": str, "number": float, "value": key_of}
-
-
 def _keys(key: Equality, items: Items) -> Keys:
     """A value comparison of more than one item is an error, which the condition raises on comparison."""
     if len(items) > 1 and not key.existential:
         return None
-    change = _KEY_VALUES[key.kind]
+    change = KEYS[key.kind]
     try:
-        return {change(item) for item in items}
-    except (ValueError, OverflowError):
+        return {found for item in items if (found := change(item)) is not None}
+    except XQueryError:
         return None

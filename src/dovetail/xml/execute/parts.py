@@ -40,6 +40,7 @@ from dovetail.xml.algebra.operators import (
     Assign,
     DataScan,
     DistributeResult,
+    Equality,
     GroupBy,
     Join,
     Operator,
@@ -61,7 +62,7 @@ from dovetail.xml.algebra.operators import (
 )
 from dovetail.xml.algebra.properties import Facts
 from dovetail.xml.evaluate.plans import Given
-from dovetail.xml.execute.rows import Fields, Form, Items, KeyPair, State, Wanted, key_pair
+from dovetail.xml.execute.rows import Fields, Forms, Items, State, Wanted
 from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.tree import Module
 
@@ -88,7 +89,7 @@ class JoinPart:
 
     plan: Operator
     join: Join
-    keys: tuple[KeyPair, ...]
+    keys: tuple[Equality, ...]
     inner: Part
     outer: Part
 
@@ -213,7 +214,7 @@ def _scan_part(plan: Operator, scan: DataScan, module: Module) -> ScanPart | Non
 
 def _join_part(plan: Operator, join: Join, module: Module) -> JoinPart | None:
     facts = Facts(plan)
-    keys = tuple(pair for one in join.keys if (pair := key_pair(one, facts)) is not None)
+    keys = tuple(one for one in join.keys if one.kind != "number")
     inner, outer = _part(join.inner, module), _part(join.outer, module)
     if not keys or inner is None or outer is None or free(plan) or not _is_plain(join, module):
         return None
@@ -285,7 +286,7 @@ class JoinWork:
 
 def planned_join(part: JoinPart, wanted: Wanted) -> JoinWork:
     """The work on the pairs that the keys find."""
-    decided = [one for one in conjuncts(part.join.condition) if any(pair.decides(one) for pair in part.keys)]
+    decided = [one for one in conjuncts(part.join.condition) if any(key.decides(one) for key in part.keys)]
     residual = tuple(one for one in conjuncts(part.join.condition) if one not in decided)
     bottom = Select(conjunction(residual), Given()) if residual else Given()
     plan = stacked(above(part.plan, part.join), bottom)
@@ -305,7 +306,7 @@ def _typed_only(argument: Expression, plan: Operator) -> frozenset[Variable]:
     return frozenset(direct - set(all_uses(plan)))
 
 
-def spread_items(work: JoinWork, forms: dict[Variable, Form]) -> tuple[Variable, ...] | None:
+def spread_items(work: JoinWork, forms: Forms) -> tuple[Variable, ...] | None:
     """The columns whose strings, one after the other, are the items; None if there is more to compute."""
     if not isinstance(work.wanted, Items) or work.residual:
         return None
@@ -319,7 +320,7 @@ def spread_items(work: JoinWork, forms: dict[Variable, Form]) -> tuple[Variable,
     return parts if plain else None  # type: ignore[return-value]  # variables all
 
 
-def double_aggregate(work: JoinWork, forms: dict[Variable, Form]) -> Expression | None:
+def double_aggregate(work: JoinWork, forms: Forms) -> Expression | None:
     """The argument of an aggregate over doubles made of untyped texts, which Spark computes; None for others."""
     if not isinstance(work.wanted, State) or work.residual or work.wanted.call.name == "count":
         return None
@@ -328,7 +329,7 @@ def double_aggregate(work: JoinWork, forms: dict[Variable, Form]) -> Expression 
     return argument if argument is not None and _is_double(argument, forms) else None
 
 
-def _is_double(expression: Expression, forms: dict[Variable, Form]) -> bool:
+def _is_double(expression: Expression, forms: Forms) -> bool:
     match expression:
         case Variable():
             return forms.get(expression) == "texts"

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.xml.algebra.expressions import Variable
+from dovetail.xml.algebra.operators import Key
 from dovetail.xml.evaluate.plans import Runner, on_path
 from dovetail.xml.execute.columns import Arrays, Test, Texts, lists_of, side_by_side, texts_of
 from dovetail.xml.execute.rows import (
@@ -31,7 +32,6 @@ from dovetail.xml.execute.rows import (
     Fields,
     Form,
     Items,
-    Key,
     Local,
     State,
     Values,
@@ -126,21 +126,22 @@ def _cells(batch: pa.RecordBatch, name: str, many: bool) -> Iterator[tuple[str, 
     return ((text,) * n for text, n in zip(batch[name].to_pylist(), counts, strict=True))
 
 
-class KeyColumn:
+Columned = Callable[[pa.RecordBatch], pa.Array]
+
+
+def key_column(runner: Runner, key: Key, given: OnColumns, many: dict[Path, bool]) -> Columned:
     """A key of a join as a column: a string, null where there is no item; or a list of strings, each of them once."""
+    computed = Computed(runner, given, many, partial(key_cell, key))
+    plain = isinstance(given.expression, Variable) and key.kind == "string"
 
-    def __init__(self, runner: Runner, key: Key, given: OnColumns, many: dict[Path, bool]) -> None:
-        self._computed, self._many = Computed(runner, given, many, partial(key_cell, key)), key.many
-        self._plain = isinstance(given.expression, Variable) and key.form == "text"
-
-    def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The key of each row."""
-        if self._plain:
-            name, many = self._computed.columns[0]
-            texts = texts_of(batch, name, many)
+    def column(batch: pa.RecordBatch) -> pa.Array:
+        if plain:
+            texts = texts_of(batch, *computed.columns[0])
             if texts.known.all():
-                return lists_of(batch, name, many) if self._many else texts.array
-        return pa.array(self._computed.of(batch), KEY_TYPES[self._many])
+                return lists_of(batch, *computed.columns[0]) if key.many else texts.array
+        return pa.array(computed.of(batch), KEY_TYPES[key.many])
+
+    return column
 
 
 class Cells:
@@ -181,24 +182,22 @@ class Cells:
         return pa.array(self.of(batch), pa.list_(pa.string()))
 
 
-class Value:
+def value_column(runner: Runner, pieces: Pieces, many: dict[Path, bool], form: Form) -> Columned:
     """A variable as a column for other tasks."""
+    cells = [Cells(runner, piece, many, typed=form == "items") for piece in pieces]
 
-    def __init__(self, runner: Runner, pieces: Pieces, many: dict[Path, bool], form: Form) -> None:
-        self._form = form
-        self._cells = [Cells(runner, piece, many, typed=form == "items") for piece in pieces]
-
-    def of(self, batch: pa.RecordBatch) -> pa.Array:
-        """The variable of each row."""
-        if self._form == "items":
-            rows = zip(*(one.of(batch) for one in self._cells), strict=True)
+    def column(batch: pa.RecordBatch) -> pa.Array:
+        if form == "items":
+            rows = zip(*(one.of(batch) for one in cells), strict=True)
             return pa.array([encoded("items", [i for cell in row for i in cell]) for row in rows], pa.binary())
-        lists = [one.lists(batch) for one in self._cells]
+        lists = [one.lists(batch) for one in cells]
         if len(lists) == 1:
-            return lists[0].cast(ARROW[self._form])
+            return lists[0].cast(ARROW[form])
         counts = np.sum([np.diff(one.offsets.to_numpy()) for one in lists], axis=0)
         offsets = np.concatenate([np.zeros(1, np.int32), np.cumsum(counts, dtype=np.int32)])
         return pa.ListArray.from_arrays(pa.array(offsets), side_by_side(lists))
+
+    return column
 
 
 def given_out(pieces: list[Cells], batch: pa.RecordBatch) -> pa.Array:
@@ -323,13 +322,12 @@ def _fields(
     reading: _Reading, work: ColumnScan, wanted: Fields, files: Iterable[File], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
     runner, many = reading.runner, work.many
-    keys = [KeyColumn(runner, key, one, many) for key, one in zip(wanted.keys, work.keys, strict=True)]
-    values = [Value(runner, pieces, many, form) for pieces, form in zip(work.values, work.forms, strict=True)]
+    made = [key_column(runner, key, one, many) for key, one in zip(wanted.keys, work.keys, strict=True)]
+    made += [value_column(runner, pieces, many, form) for pieces, form in zip(work.values, work.forms, strict=True)]
     for file in reading.files(files):
         for batch in reading.batches(file):
             order = pa.array(batch[ROW].to_numpy() + (file.number << FILE_SHIFT))
-            columns = [order, *(one.of(batch) for one in keys), *(one.of(batch) for one in values)]
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+            yield pa.RecordBatch.from_arrays([order, *(column(batch) for column in made)], schema=schema)
 
 
 def _state(reading: _Reading, work: ColumnScan, wanted: State, files: Iterable[File]) -> Iterator[pa.RecordBatch]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
@@ -25,10 +25,10 @@ from dovetail.xml.algebra.expressions import Variable
 from dovetail.xml.algebra.matching import needs_context, reads_data
 from dovetail.xml.algebra.operators import DistributeResult
 from dovetail.xml.evaluate.calls import Static
-from dovetail.xml.evaluate.compiler import Context, Environment
+from dovetail.xml.evaluate.compiler import Context
 from dovetail.xml.evaluate.plans import RemoteTuples, Runner
 from dovetail.xml.execute.parts import JoinWork
-from dovetail.xml.execute.rows import ITEMS, Fields, Form, Sent, Values, batched, decoded, written
+from dovetail.xml.execute.rows import ITEMS, Fields, Form, Forms, Sent, Values, batched, decoded, written
 from dovetail.xml.scan import open_chunks
 from dovetail.xml.scan.files import Collection, File
 from dovetail.xml.syntax.tree import Module, deep_stack
@@ -111,23 +111,10 @@ class Job:
 
 def runner_of(module: Module, context: Context, item: str | None = None) -> Runner:
     """The runner of a query in a task; `item` is the address of the context document."""
-    environment = Environment(context)
     if item is not None and any(needs_context(one.value) for one in module.variables):
         # The plan reads the context item by its address; only functions that use such variables need it here.
-        environment.context = replace(context, item=environment.doc(item))
-    return Runner(Static(module), environment)
-
-
-ARROW_TYPES: dict[str, pa.DataType] = {
-    "integer": pa.int64(),
-    "decimal": pa.decimal128(38, 18),
-    "double": pa.float64(),
-    "float": pa.float32(),
-    "boolean": pa.bool_(),
-    "date": pa.date32(),
-    "dateTime": pa.timestamp("us", tz="UTC"),
-}
-"""Atomic types with a column type of their own; all others are given as text."""
+        context.item = context.doc(item)
+    return Runner(Static(module), context)
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +137,7 @@ class Row:
         """The columns of the result."""
         if not self.columns:
             return ITEMS
-        return pa.schema([(column.name, ARROW_TYPES.get(column.kind, pa.string())) for column in self.columns])
+        return pa.schema([(column.name, _TYPES.get(column.kind, _TEXT)[0]) for column in self.columns])
 
     def cells(self, item: Any) -> tuple[Any, ...]:
         """The cells of an item; with columns the item is the list of the values of a tuple."""
@@ -163,7 +150,7 @@ class Row:
         """The variables of each tuple that the result needs; none if the result is items."""
         return tuple(column.variable for column in self.columns)
 
-    def typed(self, batch: pa.RecordBatch, forms: Mapping[Variable, Form]) -> pa.RecordBatch:
+    def typed(self, batch: pa.RecordBatch, forms: Forms) -> pa.RecordBatch:
         """Cells that tasks sent, in the columns of the result."""
         found = []
         for column, kind in zip(self.columns, self.schema.types, strict=True):
@@ -180,9 +167,8 @@ def cell(column: Typed, items: list[Any]) -> Any:
         raise XQueryError(
             "XPTY0004", f"column {column.name!r} would have {len(items)} atoms in one row; one is allowed"
         )
-    change = _CELLS.get(column.kind)
     try:
-        return text_of(items[0]) if change is None else change(items[0])
+        return _TYPES.get(column.kind, _TEXT)[1](items[0])
     except (ValueError, OverflowError) as error:
         raise XQueryError("FOCA0001", f"{text_of(items[0])} does not fit into column {column.name!r}") from error
 
@@ -203,10 +189,6 @@ def _decimal(value: Any) -> Decimal:
     return with_places
 
 
-def _date(value: Any) -> datetime.date:
-    return datetime.date(value.year, value.month, value.day)
-
-
 def _date_time(value: Any) -> datetime.datetime:
     whole = int(value.second)
     micros = int((value.second - whole) * 1_000_000)
@@ -214,15 +196,17 @@ def _date_time(value: Any) -> datetime.datetime:
     return datetime.datetime(value.year, value.month, value.day, value.hour, value.minute, whole, micros, zone)
 
 
-_CELLS: dict[str, Callable[[Any], Any]] = {
-    "integer": _integer,
-    "decimal": _decimal,
-    "double": float,
-    "float": float,
-    "boolean": bool,
-    "date": _date,
-    "dateTime": _date_time,
+_TYPES: dict[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
+    "integer": (pa.int64(), _integer),
+    "decimal": (pa.decimal128(38, 18), _decimal),
+    "double": (pa.float64(), float),
+    "float": (pa.float32(), float),
+    "boolean": (pa.bool_(), bool),
+    "date": (pa.date32(), lambda value: datetime.date(value.year, value.month, value.day)),
+    "dateTime": (pa.timestamp("us", tz="UTC"), _date_time),
 }
+_TEXT = (pa.string(), text_of)
+"""Atomic types with a column type of their own, and the cells of their values; all others are given as text."""
 
 
 Batches = Iterator[pa.RecordBatch]
@@ -232,36 +216,35 @@ _ORDER = Variable(1 << 62)
 """Stands for the order numbers of a row among the variables of its tuple; no plan counts this far."""
 
 
-@dataclass(frozen=True, slots=True)
-class JoinTasks:
-    """The tasks above a join: the chain, and how its rows come in and go out."""
+def run_joined(
+    job: Job,
+    work: JoinWork,
+    forms: Forms,
+    orders: tuple[str, ...],
+    schema: pa.Schema,
+    batches: Batches,
+) -> Batches:
+    """The chain above a join, on the rows that Spark joined: variables in their forms, and order numbers.
 
-    job: Job
-    work: JoinWork
-    forms: tuple[tuple[Variable, Form], ...]
-    orders: tuple[str, ...]
-    schema: pa.Schema
-
-
-def run_joined(tasks: JoinTasks, batches: Batches) -> Batches:
-    """The chain above a join, on the rows that Spark joined. Fields get one more order number among equal ones."""
-    work, runner = tasks.work, tasks.job.runner(Metrics())
+    Fields get one more order number among equal ones.
+    """
+    runner = job.runner(Metrics())
     with deep_stack():
-        given = RemoteTuples((_ORDER, *(variable for variable, _ in tasks.forms)), _joined(tasks, batches))
+        given = RemoteTuples((_ORDER, *forms), _joined(forms, orders, batches))
         found = runner.prepared(work.plan, (_ORDER, *work.wanted.expressions), given=[given])()
         tuples: Iterator[Any] = ((order, values) for order, *values in found)
-        forms: list[Form] = []
+        sent: list[Form] = []
         if isinstance(work.wanted, Fields):
-            tuples, forms = _numbered(tuples), ["items" for _ in work.wanted.variables]
-        yield from written(work.wanted, forms, runner, tuples, tasks.schema)
+            tuples, sent = _numbered(tuples), ["items" for _ in work.wanted.variables]
+        yield from written(work.wanted, sent, runner, tuples, schema)
 
 
-def _joined(tasks: JoinTasks, batches: Batches) -> Iterator[list[Any]]:
+def _joined(forms: Forms, orders: tuple[str, ...], batches: Batches) -> Iterator[list[Any]]:
     for batch in batches:
-        cells = [batch[f"v{variable.number}"].to_pylist() for variable, _ in tasks.forms]
-        orders = zip(*(batch[name].to_pylist() for name in tasks.orders), strict=True)
-        for order, *row in zip(orders, *cells, strict=True):
-            yield [order, *(decoded(form, cell) for (_, form), cell in zip(tasks.forms, row, strict=True))]
+        cells = [batch[f"v{variable.number}"].to_pylist() for variable in forms]
+        numbers = zip(*(batch[name].to_pylist() for name in orders), strict=True)
+        for order, *row in zip(numbers, *cells, strict=True):
+            yield [order, *(decoded(form, cell) for form, cell in zip(forms.values(), row, strict=True))]
 
 
 def _numbered(tuples: Iterable[tuple[Any, list[Values]]]) -> Iterator[tuple[Any, list[Values]]]:
@@ -287,38 +270,27 @@ def run_whole(task: WholeTask, batches: Batches, metrics: Metrics) -> Batches:
         yield from batched(map(task.row.cells, items), task.row.schema)
 
 
-@dataclass(frozen=True, slots=True)
-class LastTask:
-    """The task that runs the rest of a plan over the rows that its parts sent."""
-
-    job: Job
-    rest: DistributeResult
-    sent: tuple[Sent, ...]
-    row: Row
-
-
 CUT = "cut"
 MARKER = -1
 """Stands for the number of a part in a row that belongs to none."""
 
 
-def run_rest(task: LastTask, batches: Batches) -> Batches:
-    """The answer of the rest of a plan; rows come sorted by part and order.
+def run_rest(job: Job, rest: DistributeResult, sent: Sequence[Sent], row: Row, batches: Batches) -> Batches:
+    """The answer of the rest of a plan over the rows that its parts sent, sorted by part and order.
 
     All rows are held at once. More of them than the job's memory is `BudgetExceeded`.
     """
-    runner = task.job.runner(Metrics())
-    held = MemoryBudget(task.job.memory, "last task").reserve("rows of other tasks")
-    found: list[list[Any]] = [[] for _ in task.sent]
+    runner = job.runner(Metrics())
+    held = MemoryBudget(job.memory, "last task").reserve("rows of other tasks")
+    found: list[list[Any]] = [[] for _ in sent]
     for batch in batches:
         _hold(held, batch)
         cells = {name: batch[name].to_pylist() for name in batch.schema.names}
-        for row, number in enumerate(cells[CUT]):
+        for at, number in enumerate(cells[CUT]):
             if number != MARKER:
-                found[number].append(task.sent[number].read(cells, row))
-    given = [sent.given(runner, rows) for sent, rows in zip(task.sent, found, strict=True)]
-    items = runner.items(task.rest, task.row.variables, given)
-    yield from batched(map(task.row.cells, items), task.row.schema)
+                found[number].append(sent[number].read(cells, at))
+    given = [one.given(runner, rows) for one, rows in zip(sent, found, strict=True)]
+    yield from batched(map(row.cells, runner.items(rest, row.variables, given)), row.schema)
 
 
 def _hold(held: Reservation, batch: pa.RecordBatch) -> None:
@@ -330,7 +302,7 @@ def _hold(held: Reservation, batch: pa.RecordBatch) -> None:
         )
 
 
-def retype(row: Row, forms: dict[Variable, Form], batches: Batches) -> Batches:
+def retype(row: Row, forms: Forms, batches: Batches) -> Batches:
     """Values of variables that tasks sent as typed columns."""
     for batch in batches:
         yield row.typed(batch, forms)

@@ -45,54 +45,25 @@ from dovetail.xml.rules.subplans import (
     sort_by_document,
 )
 
-RULES: dict[str, Rule] = {
-    rule.__name__: rule
-    for rule in (
-        remove_sort,
-        remove_conversion,
-        drop_subplan,
-        drop_aggregate,
-        unnest_step,
-        merge_unnests,
-        inline_single_item,
-        copy_single_item,
-        clean_up,
-        map_steps,
-        sink_into_subplan,
-        sort_by_document,
-        read_again,
-        hoist_subplan,
-        introduce_scan,
-        push_steps,
-        partition_scan,
-        aggregate_incrementally,
-        aggregate_in_two_steps,
-        introduce_join,
-        push_to_branch,
-        merge_condition,
-        recognise_keys,
-    )
-}
-
-PATHS = (
-    "clean_up",
-    "remove_conversion",
-    "remove_sort",
-    "inline_single_item",
-    "drop_subplan",
-    "drop_aggregate",
-    "unnest_step",
-    "merge_unnests",
-    "copy_single_item",
+PATHS: tuple[Rule, ...] = (
+    clean_up,
+    remove_conversion,
+    remove_sort,
+    inline_single_item,
+    drop_subplan,
+    drop_aggregate,
+    unnest_step,
+    merge_unnests,
+    copy_single_item,
 )
-GROUPS: tuple[tuple[str, tuple[str, ...]], ...] = (
+GROUPS: tuple[tuple[str, tuple[Rule, ...]], ...] = (
     ("paths", PATHS),
-    ("nested plans", (*PATHS, "map_steps", "sink_into_subplan", "sort_by_document", "read_again")),
-    ("scans", (*PATHS, "introduce_scan", "push_steps", "partition_scan", "hoist_subplan")),
-    ("aggregates", ("clean_up", "aggregate_incrementally", "aggregate_in_two_steps")),
-    ("joins", ("clean_up", "introduce_join", "push_to_branch", "merge_condition", "recognise_keys")),
+    ("nested plans", (*PATHS, map_steps, sink_into_subplan, sort_by_document, read_again)),
+    ("scans", (*PATHS, introduce_scan, push_steps, partition_scan, hoist_subplan)),
+    ("aggregates", (clean_up, aggregate_incrementally, aggregate_in_two_steps)),
+    ("joins", (clean_up, introduce_join, push_to_branch, merge_condition, recognise_keys)),
 )
-"""Names of rules by group, in the order in which the groups run."""
+"""Rules by group, in the order in which the groups run."""
 
 STEPS_PER_OPERATOR = 100
 """More rewritings than this for each operator of the first plan mean that two rules undo each other."""
@@ -118,7 +89,7 @@ class Rewriting:
     def explain(self) -> str:
         """The first plan, how often each rule was applied, and the last plan with its annotations."""
         applied = Counter(step.rule for step in self.trace)
-        rules = ", ".join(f"{rule} x {applied[rule]}" for rule in RULES if applied[rule])
+        rules = ", ".join(f"{rule} x {times}" for rule, times in applied.items())
         parts = (
             f"plan before the rules\n\n{print_plan(self.before)}",
             f"rules: {rules or 'none'}\n",
@@ -132,8 +103,8 @@ def rewrite(plan: Operator) -> Rewriting:
     steps: list[Step] = []
     limit = STEPS_PER_OPERATOR * sum(1 for _ in operators(plan))
     now = plan
-    for group, names in GROUPS:
-        while (found := _next(now, names)) is not None:
+    for group, rules in GROUPS:
+        while (found := _next(now, rules)) is not None:
             name, now = found
             steps.append(Step(name, group, now))
             if len(steps) > limit:
@@ -142,9 +113,9 @@ def rewrite(plan: Operator) -> Rewriting:
     return Rewriting(plan, now, tuple(steps))
 
 
-def _next(plan: Operator, names: tuple[str, ...]) -> tuple[str, Operator] | None:
-    for name in names:
-        new = RULES[name](plan)
+def _next(plan: Operator, rules: tuple[Rule, ...]) -> tuple[str, Operator] | None:
+    for rule in rules:
+        new = rule(plan)
         if new is not None:
-            return name, new
+            return rule.__name__, new
     return None

@@ -7,7 +7,6 @@ Products become joins, conditions move to a branch or into the join, keys are fo
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
 
 from dovetail.xml.algebra.expressions import (
     AGGREGATES,
@@ -46,6 +45,7 @@ from dovetail.xml.algebra.operators import (
     Gathered,
     GroupBy,
     Join,
+    KeyKind,
     Operator,
     Select,
     Subplan,
@@ -422,15 +422,14 @@ def _sided(left: Expression, right: Expression, join: Join) -> tuple[Expression,
     return None
 
 
-_VALUES = ("boolean", "date", "dateTime", "time")
-
-
-def _kind(name: str, left: str, right: str) -> Literal["string", "number", "value"] | None:
-    if left in TEXTS and right in TEXTS:
+def _kind(name: str, left: str, right: str) -> KeyKind | None:
+    kinds = {left, right}
+    if kinds <= set(TEXTS):
         return "string"
-    if left in NUMBERS and right in NUMBERS:
-        return "number"
-    if left == right and left in _VALUES:
-        return "value"
-    mixed = {left, right} & {"untypedAtomic"} and ({left, right} & set(NUMBERS))
-    return "number" if name == "general-eq" and mixed else None
+    if kinds <= {"integer", "decimal"} or kinds == {"boolean"}:
+        return "exact"
+    if not kinds <= {*NUMBERS, "untypedAtomic"}:
+        return "moment" if len(kinds) == 1 and left in ("date", "dateTime", "time") else None
+    if "untypedAtomic" in kinds and name == "value-eq":
+        return None
+    return "number" if kinds & {"float", "numeric"} else "double"

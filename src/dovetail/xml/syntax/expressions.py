@@ -5,50 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from decimal import Decimal
 from typing import Any, TypeVar, cast
-from typing import Literal as OneOf
 
+from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.direct import direct
 from dovetail.xml.syntax.reader import KIND_TESTS, Reader, Token
-from dovetail.xml.syntax.tree import (
-    AXES,
-    CODEPOINT,
-    FN,
-    XS,
-    Axis,
-    AxisStep,
-    CastAs,
-    Catch,
-    Clause,
-    Computed,
-    ContextItem,
-    CountClause,
-    Expr,
-    Filter,
-    Flwor,
-    ForClause,
-    FunctionCall,
-    GroupClause,
-    GroupKey,
-    If,
-    KindTest,
-    LetClause,
-    Literal,
-    NameTest,
-    OrderClause,
-    OrderKey,
-    Path,
-    QName,
-    Quantified,
-    Root,
-    Sequence,
-    Switch,
-    SwitchCase,
-    TryCatch,
-    TypeCase,
-    Typeswitch,
-    VariableRef,
-    WhereClause,
-)
+from dovetail.xml.syntax.tree import AXES, CODEPOINT, FN, XS, Axis, Clause, Expr, KindTest, NameTest, QName
 
 Part = TypeVar("Part")
 
@@ -77,7 +38,7 @@ def flwor(reader: Reader) -> Expr:
         start = reader.lexer.peek().start
         clauses += [clause if clause.line else reader.at(start, clause) for clause in _clauses(reader)]
     reader.expect("return")
-    return Flwor(tuple(clauses), reader.single())
+    return tree.Flwor(tuple(clauses), reader.single())
 
 
 def _clauses(reader: Reader) -> list[Clause]:
@@ -86,13 +47,13 @@ def _clauses(reader: Reader) -> list[Clause]:
     if reader.sees("let", "$"):
         return _separated(reader, _let)
     if reader.takes("where"):
-        return [WhereClause(reader.single())]
+        return [tree.WhereClause(reader.single())]
     if reader.takes("stable", "order", "by") or reader.takes("order", "by"):
-        return [OrderClause(tuple(_list(reader, _order_key)))]
+        return [tree.OrderClause(tuple(_list(reader, _order_key)))]
     if reader.takes("group", "by"):
-        return [GroupClause(tuple(_list(reader, _group_key)))]
+        return [tree.GroupClause(tuple(_list(reader, _group_key)))]
     if reader.takes("count"):
-        return [CountClause(reader.variable())]
+        return [tree.CountClause(reader.variable())]
     _window(reader)
     raise reader.unexpected("'return' or another clause expected")
 
@@ -117,17 +78,17 @@ def _for(reader: Reader) -> Clause:
     if position == variable:
         raise reader.lexer.error("XQST0089", f"${variable} is bound twice in one for clause", start)
     reader.expect("in")
-    return reader.at(start, ForClause(variable, reader.single(), position, kind, empty))
+    return reader.at(start, tree.ForClause(variable, reader.single(), position, kind, empty))
 
 
 def _let(reader: Reader) -> Clause:
     start = reader.lexer.peek().start
     variable, kind = reader.variable(), reader.optional_type()
     reader.expect(":=")
-    return reader.at(start, LetClause(variable, reader.single(), kind))
+    return reader.at(start, tree.LetClause(variable, reader.single(), kind))
 
 
-def _order_key(reader: Reader) -> OrderKey:
+def _order_key(reader: Reader) -> tree.OrderKey:
     expr = reader.single()
     descending = not reader.takes("ascending") and reader.takes("descending")
     greatest = reader.empty_greatest
@@ -136,7 +97,7 @@ def _order_key(reader: Reader) -> OrderKey:
         if not greatest:
             reader.expect("least")
     _collation(reader)
-    return OrderKey(expr, descending, greatest)
+    return tree.OrderKey(expr, descending, greatest)
 
 
 def _collation(reader: Reader) -> None:
@@ -146,7 +107,7 @@ def _collation(reader: Reader) -> None:
             raise reader.lexer.error("XQST0076", f"only the collation {CODEPOINT} is supported", token.start)
 
 
-def _group_key(reader: Reader) -> GroupKey:
+def _group_key(reader: Reader) -> tree.GroupKey:
     variable, kind = reader.variable(), reader.optional_type()
     value = None
     if kind is not None and not reader.sees(":="):
@@ -154,22 +115,28 @@ def _group_key(reader: Reader) -> GroupKey:
     if reader.takes(":="):
         value = reader.single()
     _collation(reader)
-    return GroupKey(variable, value, kind)
+    return tree.GroupKey(variable, value, kind)
 
 
 def quantified(reader: Reader) -> Expr:
-    """`some` or `every`."""
-    kind: OneOf["some", "every"] = "some" if reader.lexer.take().text == "some" else "every"
-    bindings = tuple(_list(reader, _binding))
+    """`some` or `every`, as a search for an item that fulfils the condition, or that does not."""
+    every = reader.lexer.take().text == "every"
+    bindings = _list(reader, _binding)
     reader.expect("satisfies")
-    return Quantified(kind, bindings, reader.single())
+    condition = _called("not", reader.single()) if every else reader.single()
+    found = _called("exists", tree.Flwor((*bindings, tree.WhereClause(condition)), tree.Literal(1)))
+    return _called("not", found) if every else found
 
 
-def _binding(reader: Reader) -> ForClause:
+def _called(name: str, argument: Expr) -> Expr:
+    return tree.FunctionCall(QName(FN, name), (argument,))
+
+
+def _binding(reader: Reader) -> tree.ForClause:
     start = reader.lexer.peek().start
     variable, kind = reader.variable(), reader.optional_type()
     reader.expect("in")
-    return reader.at(start, ForClause(variable, reader.single(), None, kind))
+    return reader.at(start, tree.ForClause(variable, reader.single(), None, kind))
 
 
 def if_expr(reader: Reader) -> Expr:
@@ -178,7 +145,7 @@ def if_expr(reader: Reader) -> Expr:
     reader.expect("then")
     then = reader.single()
     reader.expect("else")
-    return If(condition, then, reader.single())
+    return tree.If(condition, then, reader.single())
 
 
 def _operand(reader: Reader) -> Expr:
@@ -197,12 +164,12 @@ def switch(reader: Reader) -> Expr:
         while reader.takes("case"):
             values.append(reader.single())
         reader.expect("return")
-        cases.append(SwitchCase(tuple(values), reader.single()))
+        cases.append(tree.SwitchCase(tuple(values), reader.single()))
     if not cases:
         raise reader.unexpected("'case' expected")
     reader.expect("default")
     reader.expect("return")
-    return Switch(operand, tuple(cases), reader.single())
+    return tree.Switch(operand, tuple(cases), reader.single())
 
 
 def typeswitch(reader: Reader) -> Expr:
@@ -217,13 +184,13 @@ def typeswitch(reader: Reader) -> Expr:
         while reader.takes("|"):
             types.append(reader.sequence_type())
         reader.expect("return")
-        cases.append(TypeCase(variable, tuple(types), reader.single()))
+        cases.append(tree.TypeCase(variable, tuple(types), reader.single()))
     if not cases:
         raise reader.unexpected("'case' expected")
     reader.expect("default")
     variable = reader.variable() if reader.sees("$") else None
     reader.expect("return")
-    return Typeswitch(operand, (*cases, TypeCase(variable, (), reader.single())))
+    return tree.Typeswitch(operand, (*cases, tree.TypeCase(variable, (), reader.single())))
 
 
 def try_catch(reader: Reader) -> Expr:
@@ -234,10 +201,10 @@ def try_catch(reader: Reader) -> Expr:
         tests = [reader.name_test(reader.element_namespace)]
         while reader.takes("|"):
             tests.append(reader.name_test(reader.element_namespace))
-        catches.append(Catch(tuple(tests), reader.enclosed()))
+        catches.append(tree.Catch(tuple(tests), reader.enclosed()))
     if not catches:
         raise reader.unexpected("'catch' expected")
-    return TryCatch(body, tuple(catches))
+    return tree.TryCatch(body, tuple(catches))
 
 
 _STARTS: dict[str, Callable[[Reader], Expr]] = {
@@ -268,13 +235,13 @@ def path(reader: Reader) -> Expr:
     """A path, or a single expression in place of a path."""
     start = reader.lexer.peek().start
     if reader.takes("//"):
-        return _rest(reader, start, Root(), [AxisStep("descendant-or-self", _ANY_NODE), step(reader)])
+        return _rest(reader, start, tree.Root(), [tree.AxisStep("descendant-or-self", _ANY_NODE), step(reader)])
     if reader.takes("/"):
-        root = reader.at(start, Root())
+        root = reader.at(start, tree.Root())
         return _rest(reader, start, root, [step(reader)]) if _starts_step(reader) else root
     first = step(reader)
-    if isinstance(first, AxisStep):
-        return _rest(reader, start, reader.at(start, ContextItem()), [first])
+    if isinstance(first, tree.AxisStep):
+        return _rest(reader, start, reader.at(start, tree.ContextItem()), [first])
     return _rest(reader, start, first, [])
 
 
@@ -291,9 +258,9 @@ def _starts_direct(reader: Reader, token: Token) -> bool:
 def _rest(reader: Reader, offset: int, start: Expr, steps: list[Expr]) -> Expr:
     while reader.sees("/") or reader.sees("//"):
         if reader.lexer.take().kind == "//":
-            steps.append(AxisStep("descendant-or-self", _ANY_NODE))
+            steps.append(tree.AxisStep("descendant-or-self", _ANY_NODE))
         steps.append(step(reader))
-    return reader.at(offset, Path(start, tuple(steps))) if steps else start
+    return reader.at(offset, tree.Path(start, tuple(steps))) if steps else start
 
 
 def step(reader: Reader) -> Expr:
@@ -302,12 +269,12 @@ def step(reader: Reader) -> Expr:
     axis = _axis_step(reader)
     if axis is not None:
         predicates = _predicates(reader)
-        return reader.at(start, AxisStep(axis[0], axis[1], predicates))
+        return reader.at(start, tree.AxisStep(axis[0], axis[1], predicates))
     base = reader.at(start, primary(reader))
     predicates = _predicates(reader)
     if reader.sees("(") or reader.sees("?"):
         raise reader.unsupported("calls of function items and look-ups are")
-    return reader.at(start, Filter(base, predicates)) if predicates else base
+    return reader.at(start, tree.Filter(base, predicates)) if predicates else base
 
 
 def _predicates(reader: Reader) -> tuple[Expr, ...]:
@@ -365,13 +332,13 @@ def primary(reader: Reader) -> Expr:
     """A literal, variable, call, constructor or something in parentheses."""
     token = reader.lexer.peek()
     if token.kind == "string":
-        return Literal(reader.string())
+        return tree.Literal(reader.string())
     if token.kind in ("integer", "decimal", "double"):
-        return Literal(_number(reader.lexer.take()))
+        return tree.Literal(_number(reader.lexer.take()))
     if token.kind == "$":
-        return VariableRef(reader.variable())
+        return tree.VariableRef(reader.variable())
     if reader.takes("."):
-        return ContextItem()
+        return tree.ContextItem()
     if token.kind == "(":
         return _parenthesised(reader)
     if _starts_direct(reader, token):
@@ -388,7 +355,7 @@ def primary(reader: Reader) -> Expr:
 def _parenthesised(reader: Reader) -> Expr:
     reader.lexer.take()
     if reader.takes(")"):
-        return Sequence(())
+        return tree.Sequence(())
     inner = reader.expr()
     reader.expect(")")
     return inner
@@ -414,8 +381,8 @@ def call(reader: Reader, *first: Expr) -> Expr:
     if name.uri == FN and name.local == "concat" and len(arguments) < 2:
         raise reader.lexer.error("XPST0017", "concat() takes at least 2 arguments", token.start)
     if name == QName(XS, "QName") and len(arguments) == 1:
-        return CastAs(arguments[0], name, True, reader.prefixes_for(name))
-    return FunctionCall(name, tuple(arguments))
+        return tree.CastAs(arguments[0], name, True, reader.prefixes_for(name))
+    return tree.FunctionCall(name, tuple(arguments))
 
 
 # --- computed constructors
@@ -442,7 +409,7 @@ def _constructor(reader: Reader, token: Token) -> Expr:
     kind: Any = token.text
     name = _constructed_name(reader, kind) if kind in _NAMED else None
     prefixes = reader.prefixes() if kind in ("element", "attribute") else ()
-    return Computed(kind, reader.enclosed(), name, prefixes)
+    return tree.Computed(kind, reader.enclosed(), name, prefixes)
 
 
 def _constructed_name(reader: Reader, kind: str) -> QName | str | Expr:

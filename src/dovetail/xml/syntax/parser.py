@@ -5,29 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from dovetail.xml.syntax import tree
 from dovetail.xml.syntax.expressions import call, keyword_expr, path
 from dovetail.xml.syntax.reader import Reader
-from dovetail.xml.syntax.tree import (
-    BINARY,
-    CODEPOINT,
-    FN,
-    XML,
-    XMLNS,
-    XS,
-    CastableAs,
-    CastAs,
-    Expr,
-    FunctionDeclaration,
-    InstanceOf,
-    Module,
-    Operation,
-    Parameter,
-    QName,
-    SimpleMap,
-    TreatAs,
-    VariableDeclaration,
-    deep_stack,
-)
+from dovetail.xml.syntax.tree import CODEPOINT, FN, XML, XMLNS, XS, Expr, Module, QName, deep_stack
 
 _RESERVED = frozenset((FN, XS, XML, f"{XS}-instance", f"{FN}/math", f"{FN}/map", f"{FN}/array"))
 
@@ -36,8 +17,8 @@ _RESERVED = frozenset((FN, XS, XML, f"{XS}-instance", f"{FN}/math", f"{FN}/map",
 class Prolog:
     """Declarations read so far."""
 
-    variables: list[VariableDeclaration] = field(default_factory=list)
-    functions: list[FunctionDeclaration] = field(default_factory=list)
+    variables: list[tree.VariableDeclaration] = field(default_factory=list)
+    functions: list[tree.FunctionDeclaration] = field(default_factory=list)
     base_uri: str = ""
     seen: set[str] = field(default_factory=set)  # settings that may be given once only
 
@@ -94,7 +75,7 @@ def _variable(reader: Reader, prolog: Prolog, start: int) -> None:
     value = reader.single() if reader.takes(":=") else None
     if value is None and not external:
         raise reader.unexpected("':=' or 'external' expected")
-    prolog.variables.append(reader.at(start, VariableDeclaration(name, value, kind, external)))
+    prolog.variables.append(reader.at(start, tree.VariableDeclaration(name, value, kind, external)))
 
 
 def _function(reader: Reader, prolog: Prolog, start: int) -> None:
@@ -109,19 +90,19 @@ def _function(reader: Reader, prolog: Prolog, start: int) -> None:
     kind = reader.optional_type()
     if reader.sees("external"):
         raise reader.unsupported("external functions are")
-    prolog.functions.append(reader.at(start, FunctionDeclaration(name, parameters, reader.enclosed(), kind)))
+    prolog.functions.append(reader.at(start, tree.FunctionDeclaration(name, parameters, reader.enclosed(), kind)))
 
 
-def _parameters(reader: Reader, start: int) -> tuple[Parameter, ...]:
+def _parameters(reader: Reader, start: int) -> tuple[tree.Parameter, ...]:
     reader.expect("(")
-    parameters: list[Parameter] = []
+    parameters: list[tree.Parameter] = []
     while not reader.takes(")"):
         if parameters:
             reader.expect(",")
         name = reader.variable()
         if any(other.name == name for other in parameters):
             raise reader.lexer.error("XQST0039", f"${name} names two parameters", start)
-        parameters.append(Parameter(name, reader.optional_type()))
+        parameters.append(tree.Parameter(name, reader.optional_type()))
     return tuple(parameters)
 
 
@@ -179,24 +160,26 @@ def _either(reader: Reader, first: str, second: str) -> bool:
     return False
 
 
-def _boundary(reader: Reader, prolog: Prolog) -> None:
-    _once(reader, prolog, reader.expect("boundary-space").text, "XQST0068")
-    reader.preserve_space = _either(reader, "preserve", "strip")
+_CHOICES = {
+    "boundary-space": ("XQST0068", "preserve", "strip"),
+    "ordering": ("XQST0065", "ordered", "unordered"),  # both are answered in order
+    "construction": ("XQST0067", "preserve", "strip"),  # trees are untyped: there is no type to keep or to strip
+}
+"""Settings of two words, and the error of one that is declared twice."""
+
+
+def _choice(reader: Reader, prolog: Prolog) -> None:
+    what = reader.lexer.take().text
+    code, first, second = _CHOICES[what]
+    _once(reader, prolog, what, code)
+    chosen = _either(reader, first, second)
+    if what == "boundary-space":
+        reader.preserve_space = chosen
 
 
 def _base_uri(reader: Reader, prolog: Prolog) -> None:
     _once(reader, prolog, reader.expect("base-uri").text, "XQST0032")
     prolog.base_uri = reader.string()
-
-
-def _ordering(reader: Reader, prolog: Prolog) -> None:
-    _once(reader, prolog, reader.expect("ordering").text, "XQST0065")
-    _either(reader, "ordered", "unordered")  # both are answered in order
-
-
-def _construction(reader: Reader, prolog: Prolog) -> None:
-    _once(reader, prolog, reader.expect("construction").text, "XQST0067")
-    _either(reader, "preserve", "strip")  # trees are untyped: there is no type to keep or to strip
 
 
 def _copy_namespaces(reader: Reader, prolog: Prolog) -> None:
@@ -210,11 +193,9 @@ def _copy_namespaces(reader: Reader, prolog: Prolog) -> None:
 _SETTINGS: dict[str, Callable[[Reader, Prolog], None]] = {
     "namespace": _namespace,
     "default": _default,
-    "boundary-space": _boundary,
     "base-uri": _base_uri,
-    "ordering": _ordering,
-    "construction": _construction,
     "copy-namespaces": _copy_namespaces,
+    **dict.fromkeys(_CHOICES, _choice),
 }
 
 
@@ -250,7 +231,7 @@ def operators(reader: Reader, lowest: int) -> Expr:
 def _operation(reader: Reader, op: str, level: int, left: Expr) -> Expr:
     if level >= 10:
         return _typed(reader, op, left)
-    return Operation(BINARY[op], (left, operators(reader, level + 1)))
+    return tree.Operation(tree.BINARY[op], (left, operators(reader, level + 1)))
 
 
 def _typed(reader: Reader, op: str, left: Expr) -> Expr:
@@ -260,9 +241,9 @@ def _typed(reader: Reader, op: str, left: Expr) -> Expr:
         return call(reader, left)
     reader.expect("of" if op == "instance" else "as")
     if op in ("instance", "treat"):
-        return (InstanceOf if op == "instance" else TreatAs)(left, reader.sequence_type())
+        return (tree.InstanceOf if op == "instance" else tree.TreatAs)(left, reader.sequence_type())
     kind, optional = reader.single_type()
-    return (CastAs if op == "cast" else CastableAs)(left, kind, optional, reader.prefixes_for(kind))
+    return (tree.CastAs if op == "cast" else tree.CastableAs)(left, kind, optional, reader.prefixes_for(kind))
 
 
 def _unary(reader: Reader) -> Expr:
@@ -273,9 +254,9 @@ def _unary(reader: Reader) -> Expr:
     start = reader.lexer.peek().start
     left = path(reader)
     while reader.takes("!"):
-        left = reader.at(start, SimpleMap(left, path(reader)))
+        left = reader.at(start, tree.SimpleMap(left, path(reader)))
     for sign in reversed(signs):
-        left = reader.at(sign.start, Operation("minus" if sign.kind == "-" else "plus", (left,)))
+        left = reader.at(sign.start, tree.Operation("minus" if sign.kind == "-" else "plus", (left,)))
     reader.depth -= len(signs)
     return left
 

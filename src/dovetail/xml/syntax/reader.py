@@ -19,10 +19,8 @@ from dovetail.xml.syntax.tree import (
     LOCAL,
     XML,
     XS,
-    AnyItem,
-    AtomicType,
-    Clause,
     Expr,
+    ItemType,
     KindTest,
     NameTest,
     NodeKind,
@@ -170,7 +168,7 @@ def is_xml_character(code: int) -> bool:
     return code in (9, 10, 13) or 32 <= code <= 0xD7FF or 0xE000 <= code <= 0xFFFD or 0x10000 <= code <= 0x10FFFF
 
 
-Node = TypeVar("Node", bound=Expr | Clause)
+Node = TypeVar("Node", bound=Expr)
 MAX_DEPTH = 100
 _PREDECLARED = {"xml": XML, "xs": XS, "fn": FN, "local": LOCAL, "err": ERR, "xsi": f"{XS}-instance"}
 KIND_TESTS = frozenset((*get_args(NodeKind), "schema-element", "schema-attribute"))
@@ -332,16 +330,16 @@ class Reader:
                 return SequenceType(item, sign)
         return SequenceType(item)
 
-    def item_type(self) -> AtomicType | KindTest | AnyItem:
+    def item_type(self) -> ItemType:
         """`item()`, a kind test or the name of an atomic type."""
         if self.sees("("):
             raise self.unsupported("parenthesised item types are")
         token = self.lexer.peek()
         if token.kind != "name" or self.lexer.peek(1).kind != "(":
-            return AtomicType(self.atomic_name())
+            return self.atomic_name()
         if self.takes("item", "("):
             self.expect(")")
-            return AnyItem()
+            return "item()"
         if token.text in KIND_TESTS:
             return self.kind_test()
         raise self.unsupported(f"the item type {token.text}() is")

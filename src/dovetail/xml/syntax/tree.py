@@ -2,7 +2,8 @@
 
 Two nodes are equal if their content is; their place (`line`, `column`) does not count. Every name in the tree is
 resolved: a `QName` holds the namespace, and the prefix only for printing. Abbreviations are expanded: `//` is a step on
-the axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the call `f(a, b)`.
+the axis descendant-or-self, `@a` one on the axis attribute, `a => f(b)` the call `f(a, b)`; `some` is `exists(...)` of
+a FLWOR expression that looks for a witness, `every` is `not(exists(...))`.
 """
 
 from __future__ import annotations
@@ -63,23 +64,15 @@ class KindTest:
     inner: KindTest | None = None  # document-node(element(name))
 
 
-@dataclass(frozen=True, slots=True)
-class AtomicType:
-    """`xs:integer` and the like, as an item type or the target of a cast."""
-
-    name: QName
-
-
-@dataclass(frozen=True, slots=True)
-class AnyItem:
-    """`item()`."""
+ItemType = QName | KindTest | OneOf["item()"]
+"""The name of an atomic type such as `xs:integer`, a test for nodes, or any item."""
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceType:
     """An item type with `"" ? * +`; item None is `empty-sequence()`."""
 
-    item: AtomicType | KindTest | AnyItem | None
+    item: ItemType | None
     occurrence: OneOf["", "?", "*", "+"] = ""
 
 
@@ -216,11 +209,8 @@ class Filter(Expr):
 
 
 @dataclass(frozen=True, slots=True)
-class Clause:
+class Clause(Expr):
     """Any clause of a FLWOR expression before `return`."""
-
-    line: int = field(default=0, kw_only=True, compare=False)
-    column: int = field(default=0, kw_only=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,15 +285,6 @@ class Flwor(Expr):
 
     clauses: tuple[Clause, ...]
     result: Expr
-
-
-@dataclass(frozen=True, slots=True)
-class Quantified(Expr):
-    """`some $a in x, $b in y satisfies condition`, or `every`."""
-
-    kind: OneOf["some", "every"]
-    bindings: tuple[ForClause, ...]
-    condition: Expr
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,15 +98,10 @@ _BUILT_IN: dict[str, tuple[str, type]] = {
     "QName": ("anyAtomicType", QName),
     "base64Binary": ("anyAtomicType", Base64Binary),
     "hexBinary": ("anyAtomicType", HexBinary),
-    "dateTime": ("anyAtomicType", DateTime),
-    "date": ("anyAtomicType", Date),
-    "time": ("anyAtomicType", Time),
-    "gYear": ("anyAtomicType", GYear),
-    "gYearMonth": ("anyAtomicType", GYearMonth),
-    "gMonth": ("anyAtomicType", GMonth),
-    "gMonthDay": ("anyAtomicType", GMonthDay),
-    "gDay": ("anyAtomicType", GDay),
-    "duration": ("anyAtomicType", Duration),
+    **{
+        kind.name: ("anyAtomicType", kind)
+        for kind in (DateTime, Date, Time, GYear, GYearMonth, GMonth, GMonthDay, GDay, Duration)
+    },
     "yearMonthDuration": ("duration", YearMonthDuration),
     "dayTimeDuration": ("duration", DayTimeDuration),
 }
@@ -280,10 +275,6 @@ def _truncated(left: Any, right: Any) -> int:
     return -whole if (left < 0) != (right < 0) else whole
 
 
-def _float_times(left: float, right: float) -> float:
-    return left * right
-
-
 _DECIMAL: dict[str, Callable[[Any, Any], Any]] = {
     "+": EXACT.add,
     "-": EXACT.subtract,
@@ -295,7 +286,7 @@ _DECIMAL: dict[str, Callable[[Any, Any], Any]] = {
 _FLOAT: dict[str, Callable[[Any, Any], Any]] = {
     "+": lambda left, right: left + right,
     "-": lambda left, right: left - right,
-    "*": _float_times,
+    "*": lambda left, right: left * right,
     "div": _float_divide,
     "mod": _float_modulo,
     "idiv": _truncated,

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import OrderedDict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, Final
 
@@ -74,40 +75,25 @@ _trees = count(1)
 
 
 class Node:
-    """A node that lxml has no object for."""
+    """A node that lxml has no object for: documents, attributes and texts."""
 
     __slots__ = ()
     owner: Any
 
 
+@dataclass(slots=True, unsafe_hash=True)
 class Document(Node):
     """A document node: the hidden root of its tree."""
 
-    __slots__ = ("holder",)
-
-    def __init__(self, holder: Any) -> None:
-        self.holder = holder
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Document and self.holder is other.holder
-
-    def __hash__(self) -> int:
-        return hash(self.holder)
+    holder: Any
 
 
+@dataclass(slots=True, unsafe_hash=True)
 class Attribute(Node):
     """An attribute of an element; `key` is its name as lxml writes it, {namespace}local."""
 
-    __slots__ = ("key", "owner")
-
-    def __init__(self, owner: Any, key: str) -> None:
-        self.owner, self.key = owner, key
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Attribute and self.owner is other.owner and self.key == other.key
-
-    def __hash__(self) -> int:
-        return hash((self.owner, self.key))
+    owner: Any
+    key: str
 
     @property
     def value(self) -> str:
@@ -115,19 +101,12 @@ class Attribute(Node):
         return self.owner.get(self.key)  # type: ignore[no-any-return]  # lxml ships no types
 
 
+@dataclass(slots=True, unsafe_hash=True)
 class Text(Node):
     """A text node: the text at the start of `owner`, or the one that follows it (`tail`)."""
 
-    __slots__ = ("owner", "tail")
-
-    def __init__(self, owner: Any, tail: bool) -> None:
-        self.owner, self.tail = owner, tail
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Text and self.owner is other.owner and self.tail == other.tail
-
-    def __hash__(self) -> int:
-        return hash((self.owner, self.tail))
+    owner: Any
+    tail: bool
 
     @property
     def value(self) -> str:
@@ -232,12 +211,7 @@ def string_value(node: Any) -> str:
     return node.value  # type: ignore[no-any-return]  # a text or an attribute
 
 
-def kind_of(node: Any) -> str:
-    """The kind of a node, as a kind test names it."""
-    return _KINDS[type(node)]
-
-
-_KINDS: dict[type, str] = {
+KINDS: dict[type, str] = {
     Element: "element",
     Attribute: "attribute",
     Text: "text",
@@ -245,6 +219,7 @@ _KINDS: dict[type, str] = {
     Instruction: "processing-instruction",
     Document: "document-node",
 }
+"""The kinds of nodes, as kind tests name them."""
 
 
 def split_name(key: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from dovetail.errors import XQueryError
 from dovetail.xml.xdm.atomic import NUMBERS, PRIMITIVES, STRINGS, Float, UntypedAtomic, calculate, promoted, to_double
+from dovetail.xml.xdm.markup import text_of
 from dovetail.xml.xdm.nodes import Attribute, Document, Element, Instruction, is_node, string_value
 from dovetail.xml.xdm.temporal import EXACT, DayTimeDuration, Duration, Temporal, YearMonthDuration, days_of_month
 from dovetail.xml.xdm.values import cast, type_name, untyped_to_double
@@ -224,6 +225,22 @@ def key_of(value: Any) -> Any:
         return ("n", value) if value == value else ("n", "NaN")
     name = PRIMITIVES[kind]
     return ("duration" if name in _DURATIONS else name), value
+
+
+def _double_key(value: Any) -> str | None:
+    """NaN equals nothing, not even itself; both zeros are equal."""
+    number = to_double(cast(value, "double"))
+    return None if number != number else repr(number + 0.0)
+
+
+KEYS: dict[str, Callable[[Any], Any]] = {
+    "string": str,
+    "exact": text_of,
+    "double": _double_key,
+    "moment": lambda value: text_of(value.instant()),
+    "number": lambda value: Float(to_double(cast(value, "double"))),
+}
+"""The key of a value by the kind of its comparison (`algebra.operators.Equality`); None equals nothing."""
 
 
 def deep_equal(left: list[Any], right: list[Any]) -> bool:

@@ -28,33 +28,18 @@ from dovetail.xml.xdm.atomic import (
     to_double,
 )
 from dovetail.xml.xdm.markup import text_of
-from dovetail.xml.xdm.nodes import Attribute, Comment, Document, Element, Instruction, Text, is_node, kind_of
+from dovetail.xml.xdm.nodes import KINDS, Attribute, Comment, Document, Element, Instruction, Text, is_node
 from dovetail.xml.xdm.nodes import string_value as node_text
-from dovetail.xml.xdm.temporal import (
-    MAX_DIGITS,
-    Date,
-    DateTime,
-    DayTimeDuration,
-    Duration,
-    GDay,
-    GMonth,
-    GMonthDay,
-    GYear,
-    GYearMonth,
-    Temporal,
-    Time,
-    YearMonthDuration,
-)
+from dovetail.xml.xdm.temporal import MAX_DIGITS, DayTimeDuration, Duration, Temporal, YearMonthDuration
 
-_TEMPORAL: dict[str, type[Temporal]] = {
-    kind.name: kind for kind in (DateTime, Date, Time, GYear, GYearMonth, GMonth, GMonthDay, GDay)
-}
-_DURATIONS: dict[str, type[Duration]] = {kind.name: kind for kind in (Duration, YearMonthDuration, DayTimeDuration)}
-_SPACE = " \t\n\r"
-_DOUBLE = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
+_TEMPORAL = {name: kind for name, kind in PYTHON_TYPES.items() if issubclass(kind, Temporal)}
+_DURATIONS = {name: kind for name, kind in PYTHON_TYPES.items() if issubclass(kind, Duration)}
+SPACE = " \t\n\r"
+DECIMAL = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)"
+DOUBLE = rf"{DECIMAL}(?:[eE][+-]?[0-9]+)?"
+"""How finite numbers are written; also for Spark's regular expressions."""
+_DOUBLE = re.compile(DOUBLE)
 _SPECIAL = {"INF": math.inf, "+INF": math.inf, "-INF": -math.inf, "NaN": math.nan}
-_DECIMAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)", re.ASCII)
-_INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _STRING_PATTERNS = {
     "language": re.compile(r"[a-zA-Z]{1,8}(?:-[a-zA-Z0-9]{1,8})*", re.ASCII),
     "NMTOKEN": re.compile(f"[:{NAME_CHAR}]+"),
@@ -63,7 +48,6 @@ _STRING_PATTERNS = {
 }
 # The last sign before `=` holds four or two bits only.
 _BASE64 = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?")
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
 def _invalid(value: Any, target: str) -> XQueryError:
@@ -81,46 +65,34 @@ def _double_of(text: str) -> float:
     raise _invalid(text, "double")
 
 
-def _decimal_of(text: str) -> Decimal:
-    if _DECIMAL.fullmatch(text):
-        return Decimal(text)
-    raise _invalid(text, "decimal")
+def _reader(name: str, pattern: str, read: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Reads texts of a type that match the pattern as a whole."""
+    allowed = re.compile(pattern, re.ASCII)
 
+    def value(text: str) -> Any:
+        if allowed.fullmatch(text):
+            return read(text)
+        raise _invalid(text, name)
 
-def _integer_of(text: str) -> int:
-    if _INTEGER.fullmatch(text):
-        return int(text) if len(text) < MAX_DIGITS else int(Decimal(text))
-    raise _invalid(text, "integer")
-
-
-def _boolean_of(text: str) -> bool:
-    if text in _BOOLEANS:
-        return _BOOLEANS[text]
-    raise _invalid(text, "boolean")
+    return value
 
 
 def _base64_of(text: str) -> Base64Binary:
-    signs = re.sub(f"[{_SPACE}]", "", text)
+    signs = re.sub(f"[{SPACE}]", "", text)
     if not _BASE64.fullmatch(signs):
         raise _invalid(text, "base64Binary")
     return Base64Binary(base64.b64decode(signs))
 
 
-def _hex_of(text: str) -> HexBinary:
-    if re.fullmatch(r"(?:[0-9a-fA-F]{2})*", text, re.ASCII):
-        return HexBinary(bytes.fromhex(text))
-    raise _invalid(text, "hexBinary")
-
-
 _FROM_TEXT: dict[str, Callable[[str], Any]] = {
     "double": _double_of,
     "float": lambda text: Float(_double_of(text)),
-    "decimal": _decimal_of,
-    "integer": _integer_of,
-    "boolean": _boolean_of,
+    "decimal": _reader("decimal", DECIMAL, Decimal),
+    "integer": _reader("integer", r"[+-]?\d+", lambda text: int(text if len(text) < MAX_DIGITS else Decimal(text))),
+    "boolean": _reader("boolean", "true|false|1|0", lambda text: text in ("true", "1")),
     "base64Binary": _base64_of,
-    "hexBinary": _hex_of,
-    "anyURI": lambda text: AnyURI(re.sub(f"[{_SPACE}]+", " ", text)),
+    "hexBinary": _reader("hexBinary", "(?:[0-9a-fA-F]{2})*", lambda text: HexBinary(bytes.fromhex(text))),
+    "anyURI": lambda text: AnyURI(re.sub(f"[{SPACE}]+", " ", text)),
     **{name: kind.parse for name, kind in _TEMPORAL.items()},
     **{name: kind.parse for name, kind in _DURATIONS.items()},
 }
@@ -210,7 +182,7 @@ def cast(value: Any, target: str) -> Any:
     if source == primitive:
         result = PYTHON_TYPES[primitive](value) if TYPE_NAMES[source_type] != primitive else value
     elif source in ("string", "untypedAtomic") and primitive in _FROM_TEXT:
-        result = _FROM_TEXT[primitive](value.strip(_SPACE))
+        result = _FROM_TEXT[primitive](value.strip(SPACE))
     elif source == "anyURI" and primitive not in ("string", "untypedAtomic"):
         raise XQueryError("XPTY0004", f"xs:anyURI cannot be cast to xs:{target}")
     else:
@@ -220,7 +192,7 @@ def cast(value: Any, target: str) -> Any:
 
 def untyped_to_double(value: Any) -> Any:
     """An untyped value as a double, anything else as it is: what arithmetic does with its operands."""
-    return _double_of(value.strip(_SPACE)) if type(value) is UntypedAtomic else value
+    return _double_of(value.strip(SPACE)) if type(value) is UntypedAtomic else value
 
 
 _UNTYPED = frozenset((Element, Attribute, Text, Document))
@@ -259,7 +231,7 @@ def string_of(item: Any) -> str:
 
 def type_name(item: Any) -> str:
     """The type of an item, for messages."""
-    return f"{kind_of(item)}()" if is_node(item) else f"xs:{TYPE_NAMES[type(item)]}"
+    return f"{KINDS[type(item)]}()" if is_node(item) else f"xs:{TYPE_NAMES[type(item)]}"
 
 
 def boolean(items: list[Any]) -> bool:

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from operator import attrgetter
 from typing import Any
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.calls import function
-from dovetail.xml.evaluate.compiler import Environment
-from dovetail.xml.evaluate.functions.numbers import cased, numbered
-from dovetail.xml.xdm.temporal import EXACT, Date, DateTime, DayTimeDuration, Duration, Temporal, Time, day_number
+from dovetail.xml.evaluate.calls import function, present
+from dovetail.xml.evaluate.functions.numbers import cased, in_script, numbered
+from dovetail.xml.xdm.temporal import EXACT, Date, DateTime, DayTimeDuration, Temporal, Time, day_number
 from dovetail.xml.xdm.values import cast
 
 _MONTHS = ("January", "February", "March", "April", "May", "June", "July", "August", "September", "October", "November",
@@ -172,7 +172,7 @@ def _shown(value: Temporal, part: _Part) -> str:
 def _widened(style: str, least: int) -> str:
     """A pattern with at least `least` required digits: optional ones become required, then new ones are added."""
     digits = [sign for sign in style if unicodedata.category(sign) == "Nd"]
-    zero, missing, at = chr(ord(digits[0]) - unicodedata.decimal(digits[0])), least - len(digits), len(style)
+    zero, missing, at = in_script("0", digits[0]), least - len(digits), len(style)
     while missing > 0 and (at := style.rfind("#", 0, at)) >= 0:
         style, missing = style[:at] + zero + style[at + 1 :], missing - 1
     return zero * max(0, missing) + style
@@ -212,7 +212,7 @@ def _in_pattern(text: str, style: str) -> str:
     """Digits in the script of a pattern, with its grouping signs."""
     rest = iter(text)
     out = [next(rest, "") if sign == "#" or sign.isdecimal() else sign for sign in style]
-    return _in_script("".join([*out, *rest]), style)
+    return in_script("".join([*out, *rest]), _digit(style))
 
 
 # --- time zones
@@ -247,36 +247,23 @@ def _offset(minutes: int, part: _Part) -> str:
         text = f"{hours:0{min(len(style), 4) - 2}}{minutes:02}"
     else:
         text = f"{hours:0{len(style)}}" + (f":{minutes:02}" if minutes else "")
-    return _in_script(text, style)
+    return in_script(text, _digit(style))
 
 
-def _in_script(text: str, style: str) -> str:
-    digit = next(sign for sign in style if sign.isdecimal())
-    zero = ord(digit) - unicodedata.decimal(digit)
-    return "".join(chr(zero + int(sign)) if sign in "0123456789" else sign for sign in text)
+def _digit(style: str) -> str:
+    return next(sign for sign in style if sign.isdecimal())
 
 
-_EPOCH = DateTime(1970, 1, 1).instant()
+_EPOCH, _UTC = DateTime(1970, 1, 1).instant(), DayTimeDuration()
 
 
-def _part(name: str, kind: str, read: Callable[[Any], Any]) -> None:
-    function(f"{name}-from-{kind}", f"{kind}?")(lambda value: None if value is None else read(value))
+def _parts(kind: str, **parts: Callable[[Any], Any]) -> None:
+    for name, read in parts.items():
+        function(f"{name}-from-{kind}", f"{kind}?")(present(read))
 
 
 def _zone(value: Temporal) -> DayTimeDuration | None:
     return None if value.zone is None else DayTimeDuration(0, value.zone * 60)
-
-
-for _kind in ("dateTime", "date"):
-    _part("year", _kind, lambda value: value.year)
-    _part("month", _kind, lambda value: value.month)
-    _part("day", _kind, lambda value: value.day)
-for _kind in ("dateTime", "time"):
-    _part("hours", _kind, lambda value: value.hour)
-    _part("minutes", _kind, lambda value: value.minute)
-    _part("seconds", _kind, lambda value: value.second)
-for _kind in ("dateTime", "date", "time"):
-    _part("timezone", _kind, _zone)
 
 
 def _signed(value: int | Decimal, unit: int, limit: int | None) -> int:
@@ -287,16 +274,20 @@ def _signed(value: int | Decimal, unit: int, limit: int | None) -> int:
     return -whole if value < 0 else whole
 
 
-def _seconds(value: Duration) -> Decimal:
-    return EXACT.remainder(value.seconds, 60)
-
-
-_part("years", "duration", lambda value: _signed(value.months, 12, None))
-_part("months", "duration", lambda value: _signed(value.months, 1, 12))
-_part("days", "duration", lambda value: _signed(value.seconds, 86400, None))
-_part("hours", "duration", lambda value: _signed(value.seconds, 3600, 24))
-_part("minutes", "duration", lambda value: _signed(value.seconds, 60, 60))
-_part("seconds", "duration", _seconds)
+_DATE = {"year": attrgetter("year"), "month": attrgetter("month"), "day": attrgetter("day")}
+_TIME = {"hours": attrgetter("hour"), "minutes": attrgetter("minute"), "seconds": attrgetter("second")}
+_parts("dateTime", **_DATE, **_TIME, timezone=_zone)
+_parts("date", **_DATE, timezone=_zone)
+_parts("time", **_TIME, timezone=_zone)
+_parts(
+    "duration",
+    years=lambda value: _signed(value.months, 12, None),
+    months=lambda value: _signed(value.months, 1, 12),
+    days=lambda value: _signed(value.seconds, 86400, None),
+    hours=lambda value: _signed(value.seconds, 3600, 24),
+    minutes=lambda value: _signed(value.seconds, 60, 60),
+    seconds=lambda value: EXACT.remainder(value.seconds, 60),
+)
 
 
 @function("dateTime", "date?", "time?")
@@ -309,7 +300,7 @@ def _date_time(date: Date | None, time: Time | None) -> DateTime | None:
     return DateTime(date.year, date.month, date.day, time.hour, time.minute, time.second, zone)
 
 
-def _adjusted(value: Any, zone: Any) -> Any:
+def _adjusted(value: Any, zone: DayTimeDuration | None = _UTC) -> Any:
     """The same instant in another zone; a value without zone gets it as it stands."""
     if zone is None:
         minutes = None
@@ -324,16 +315,6 @@ def _adjusted(value: Any, zone: Any) -> Any:
     return moved if type(value) is DateTime else cast(moved, type(value).name)
 
 
-def _adjust(kind: str) -> None:
-    @function(f"adjust-{kind}-to-timezone", f"{kind}?", "dayTimeDuration?", optional=1)
-    def adjust(value: Any, *zone: Any) -> Any:
-        return None if value is None else _adjusted(value, zone[0] if zone else DayTimeDuration())
-
-
-for _kind in ("dateTime", "date", "time"):
-    _adjust(_kind)
-
-
 def _at_place(value: Any, place: str | None) -> Any:
     """A point in time on the clock of a place such as `Europe/Berlin`; other places change nothing."""
     if place is None or "/" not in place or type(value) is not DateTime or value.zone is None:
@@ -346,29 +327,16 @@ def _at_place(value: Any, place: str | None) -> Any:
     return _adjusted(value, DayTimeDuration(0, int(offset.total_seconds()) // 60 * 60))
 
 
-def _format(kind: str) -> None:
-    @function(f"format-{kind}", f"{kind}?", "string", "string?", "string?", "string?", optional=3, together=True)
-    def format_value(value: Any, picture: str, *settings: str | None) -> str | None:
-        if value is None:
-            return None
-        language, calendar, place = settings or (None, None, None)
-        return formatted(_at_place(value, place), picture, language, calendar)
+def _format(value: Any, picture: str, *settings: str | None) -> str:
+    language, calendar, place = settings or (None, None, None)
+    return formatted(_at_place(value, place), picture, language, calendar)
 
 
 for _kind in ("dateTime", "date", "time"):
-    _format(_kind)
-
-
-@function("current-date", env=True)
-def _current_date(environment: Environment) -> Any:
-    return cast(environment.context.now, "date")
-
-
-@function("current-time", env=True)
-def _current_time(environment: Environment) -> Any:
-    return cast(environment.context.now, "time")
-
-
-@function("implicit-timezone")
-def _implicit_timezone() -> DayTimeDuration:
-    return DayTimeDuration()
+    function(f"adjust-{_kind}-to-timezone", f"{_kind}?", "dayTimeDuration?", optional=1)(present(_adjusted))
+    function(f"format-{_kind}", f"{_kind}?", "string", "string?", "string?", "string?", optional=3, together=True)(
+        present(_format)
+    )
+function("current-date", env=True)(lambda context: cast(context.now, "date"))
+function("current-time", env=True)(lambda context: cast(context.now, "time"))
+function("implicit-timezone")(DayTimeDuration)

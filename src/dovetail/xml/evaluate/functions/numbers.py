@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.calls import function
+from dovetail.xml.evaluate.calls import function, present
 from dovetail.xml.xdm.atomic import INTEGERS, Float, rounded, shortest
 from dovetail.xml.xdm.temporal import EXACT
 
@@ -224,8 +224,13 @@ def _decimal(value: int, token: str) -> str:
     ):
         raise XQueryError("FODF1310", f"{token!r} is not a pattern of digits")
     text = Grouping.of(pattern, signs).applied(f"{value:0{len(digits)}}")
-    zero = zeros.pop()
-    return "".join(chr(zero + int(sign)) if sign in "0123456789" else sign for sign in text) if zero != 48 else text
+    return in_script(text, digits[0])
+
+
+def in_script(text: str, digit: str) -> str:
+    """The text with its digits in the script of a digit."""
+    zero = ord(digit) - unicodedata.decimal(digit)
+    return text if zero == ord("0") else text.translate({ord("0") + n: zero + n for n in range(10)})
 
 
 def ordinal_suffix(number: int) -> str:
@@ -274,9 +279,8 @@ def _like(value: Any, result: float) -> Any:
 
 
 @function("abs", "numeric?")
+@present
 def _abs(value: Any) -> Any:
-    if value is None:
-        return None
     if type(value) in INTEGERS:
         return abs(int(value))
     return _like(value, math.fabs(value)) if isinstance(value, float) else value.copy_abs()
@@ -293,24 +297,15 @@ def _integral(value: Any, rounding: str) -> Any:
     return value.to_integral_value(rounding=rounding)
 
 
-@function("floor", "numeric?")
-def _floor(value: Any) -> Any:
-    return _integral(value, decimal.ROUND_FLOOR)
-
-
-@function("ceiling", "numeric?")
-def _ceiling(value: Any) -> Any:
-    return _integral(value, decimal.ROUND_CEILING)
-
-
-@function("round", "numeric?", "integer", optional=1)
-def _round(value: Any, digits: int = 0) -> Any:
-    return None if value is None else rounded(value, digits)
-
-
-@function("round-half-to-even", "numeric?", "integer", optional=1)
-def _half_even(value: Any, digits: int = 0) -> Any:
-    return None if value is None else rounded(value, digits, half_even=True)
+function("floor", "numeric?")(lambda value: _integral(value, decimal.ROUND_FLOOR))
+function("ceiling", "numeric?")(lambda value: _integral(value, decimal.ROUND_CEILING))
+function("round", "numeric?", "integer", optional=1)(present(lambda value, digits=0: rounded(value, digits)))
+function("round-half-to-even", "numeric?", "integer", optional=1)(
+    present(lambda value, digits=0: rounded(value, digits, half_even=True))
+)
+function("format-integer", "integer?", "string", "string?", optional=1)(
+    lambda value, picture, *_: "" if value is None else format_integer(value, picture)
+)
 
 
 @function("format-number", "numeric?", "string", "string?", optional=1)
@@ -318,8 +313,3 @@ def _format_number(value: Any, picture: str, name: str | None = None) -> str:
     if name is not None:
         raise XQueryError("FODF1280", f"the decimal format {name!r} is not declared")
     return format_number(math.nan if value is None else value, picture)
-
-
-@function("format-integer", "integer?", "string", "string?", optional=1)
-def _format_integer(value: int | None, picture: str, *_: str | None) -> str:
-    return "" if value is None else format_integer(value, picture)

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable
 from decimal import Decimal
 from functools import cmp_to_key
-from operator import itemgetter
+from operator import gt, itemgetter, lt, not_
 from typing import Any
 
 from dovetail.errors import XQueryError
-from dovetail.xml.evaluate.calls import function
-from dovetail.xml.evaluate.compiler import Environment
+from dovetail.xml.evaluate.axes import ancestors
+from dovetail.xml.evaluate.calls import function, present
+from dovetail.xml.evaluate.compiler import Context
 from dovetail.xml.evaluate.control import RaisedError
 from dovetail.xml.evaluate.flwor import ordering
 from dovetail.xml.syntax.tree import ERR, XML, QName
@@ -34,7 +35,6 @@ from dovetail.xml.xdm.nodes import (
     in_document_order,
     is_node,
     name_of,
-    parent_of,
     path_key,
     root_of,
 )
@@ -89,14 +89,8 @@ def _avg(values: list[Any]) -> Any:
     return arithmetic("div", _total(_addable(values, "avg")), len(values)) if values else None
 
 
-@function("max", "anyAtomicType*", collation="string")
-def _max(values: list[Any]) -> Any:
-    return _extreme(values, "max", lambda left, right: left > right)
-
-
-@function("min", "anyAtomicType*", collation="string")
-def _min(values: list[Any]) -> Any:
-    return _extreme(values, "min", lambda left, right: left < right)
+function("max", "anyAtomicType*", collation="string")(lambda values: _extreme(values, "max", gt))
+function("min", "anyAtomicType*", collation="string")(lambda values: _extreme(values, "min", lt))
 
 
 def _extreme(values: list[Any], name: str, better: Callable[[Any, Any], bool]) -> Any:
@@ -143,29 +137,18 @@ def _widest(best: Any, values: list[Any]) -> Any:
     return result
 
 
-@function("exists", "item*")
-def _exists(items: list[Any]) -> bool:
-    return bool(items)
-
-
-@function("empty", "item*")
-def _empty(items: list[Any]) -> bool:
-    return not items
-
-
-@function("head", "item*")
-def _head(items: list[Any]) -> list[Any]:
-    return items[:1]
-
-
-@function("tail", "item*")
-def _tail(items: list[Any]) -> list[Any]:
-    return items[1:]
-
-
-@function("reverse", "item*")
-def _reverse(items: list[Any]) -> list[Any]:
-    return items[::-1]
+function("exists", "item*")(bool)
+function("empty", "item*")(not_)
+function("head", "item*")(lambda items: items[:1])
+function("tail", "item*")(lambda items: items[1:])
+function("reverse", "item*")(lambda items: items[::-1])
+function("trace", "item*", "string", optional=1)(lambda items, *_: items)
+function("data", "item*", focus=True)(atomise)
+function("string", "item?", focus=True)(lambda item: "" if item is None else string_of(item))
+function("true")(lambda: True)
+function("false")(lambda: False)
+function("distinct-values", "anyAtomicType*", collation="string")(distinct)
+function("deep-equal", "item*", "item*", collation="string")(deep_equal)
 
 
 @function("insert-before", "item*", "integer", "item*")
@@ -174,9 +157,9 @@ def _insert(items: list[Any], position: int, more: list[Any]) -> list[Any]:
     return [*items[:at], *more, *items[at:]]
 
 
-@function("remove", "item*", "integer")
-def _remove(items: list[Any], position: int) -> list[Any]:
-    return [item for at, item in enumerate(items, 1) if at != position]
+function("remove", "item*", "integer")(
+    lambda items, position: [item for at, item in enumerate(items, 1) if at != position]
+)
 
 
 @function("subsequence", "item*", "double", "double", optional=1)
@@ -188,19 +171,9 @@ def _subsequence(items: list[Any], start: float, length: float = math.inf) -> li
     return [item for at, item in enumerate(items, 1) if first <= at < last]
 
 
-@function("index-of", "anyAtomicType*", "anyAtomicType", collation="string")
-def _index_of(values: list[Any], wanted: Any) -> list[int]:
-    return [at for at, value in enumerate(values, 1) if same(value, wanted) and value == value]  # NaN equals nothing
-
-
-@function("distinct-values", "anyAtomicType*", collation="string")
-def _distinct(values: list[Any]) -> list[Any]:
-    return distinct(values)
-
-
-@function("deep-equal", "item*", "item*", collation="string")
-def _deep_equal(left: list[Any], right: list[Any]) -> bool:
-    return deep_equal(left, right)
+function("index-of", "anyAtomicType*", "anyAtomicType", collation="string")(
+    lambda values, wanted: [at for at, value in enumerate(values, 1) if same(value, wanted) and value == value]
+)  # NaN equals nothing
 
 
 @function("sort", "item*", collation="string?")
@@ -211,53 +184,23 @@ def _sort(items: list[Any]) -> list[Any]:
     return [item for _, item in keyed]
 
 
-@function("zero-or-one", "item*")
-def _zero_or_one(items: list[Any]) -> list[Any]:
-    if len(items) > 1:
-        raise XQueryError("FORG0003", f"zero-or-one() was given {len(items)} items")
-    return items
+def _counted(name: str, code: str, least: int, most: float, given: str) -> None:
+    @function(name, "item*")
+    def check(items: list[Any]) -> list[Any]:
+        if not least <= len(items) <= most:
+            raise XQueryError(code, f"{name}() was given {given.format(len(items))}")
+        return items
 
 
-@function("one-or-more", "item*")
-def _one_or_more(items: list[Any]) -> list[Any]:
-    if not items:
-        raise XQueryError("FORG0004", "one-or-more() was given nothing")
-    return items
-
-
-@function("exactly-one", "item*")
-def _exactly_one(items: list[Any]) -> list[Any]:
-    if len(items) != 1:
-        raise XQueryError("FORG0005", f"exactly-one() was given {len(items)} items")
-    return items
-
-
-@function("true")
-def _true() -> bool:
-    return True
-
-
-@function("false")
-def _false() -> bool:
-    return False
-
-
-@function("data", "item*", focus=True)
-def _data(items: list[Any]) -> list[Any]:
-    return atomise(items)
-
-
-@function("string", "item?", focus=True)
-def _string(item: Any) -> str:
-    return "" if item is None else string_of(item)
+_counted("zero-or-one", "FORG0003", 0, 1, "{} items")
+_counted("one-or-more", "FORG0004", 1, math.inf, "nothing")
+_counted("exactly-one", "FORG0005", 1, 1, "{} items")
 
 
 @function("number", "anyAtomicType?", focus=True)
-def _number(value: Any) -> float:
-    if value is None:
-        return math.nan
+def _number(value: Any) -> Any:
     try:
-        return cast(value, "double")  # type: ignore[no-any-return]  # a double, as asked for
+        return math.nan if value is None else cast(value, "double")
     except XQueryError:
         return math.nan
 
@@ -267,57 +210,34 @@ def _error(code: QName | None = None, message: str = "", items: list[Any] | None
     raise RaisedError(code or QName(ERR, "FOER0000", "err"), message, items or [])
 
 
-@function("trace", "item*", "string", optional=1)
-def _trace(items: list[Any], *_: str) -> list[Any]:
-    return items
-
-
 _NCNAME = PYTHON_TYPES["NCName"]
 
 
-@function("name", "node?", focus=True)
-def _name(node: Any) -> str:
-    found = None if node is None else name_of(node)
-    if found is None:
-        return ""
-    return f"{found[0]}:{found[2]}" if found[0] else found[2]
+def _named(name: str, read: Callable[[str, str, str], Any], unnamed: Any) -> None:
+    """A function of the prefix, namespace and local name of a node, and its value for nodes without name."""
+
+    @function(name, "node?", focus=True)
+    def of_node(node: Any) -> Any:
+        found = None if node is None else name_of(node)
+        return unnamed if found is None else read(*found)
 
 
-@function("local-name", "node?", focus=True)
-def _local_name(node: Any) -> str:
-    found = None if node is None else name_of(node)
-    return found[2] if found else ""
+_named("name", lambda prefix, uri, local: f"{prefix}:{local}" if prefix else local, "")
+_named("local-name", lambda prefix, uri, local: local, "")
+_named("namespace-uri", lambda prefix, uri, local: AnyURI(uri), AnyURI(""))
+_named("node-name", lambda prefix, uri, local: QName(uri, local, prefix), None)
+function("root", "node?", focus=True)(present(root_of))
+function("base-uri", "node?", focus=True)(present(lambda node: _uri(base_uri(node))))
+function("document-uri", "node?", focus=True)(
+    lambda node: _uri(node.holder.get("uri")) if type(node) is Document else None
+)
+function("generate-id", "node?", focus=True)(
+    lambda node: "" if node is None else "d" + "e".join(str(part) for pair in path_key(node) for part in pair)
+)
 
 
-@function("namespace-uri", "node?", focus=True)
-def _namespace_uri(node: Any) -> AnyURI:
-    found = None if node is None else name_of(node)
-    return AnyURI(found[1] if found else "")
-
-
-@function("node-name", "node?", focus=True)
-def _node_name(node: Any) -> QName | None:
-    found = None if node is None else name_of(node)
-    return QName(found[1], found[2], found[0]) if found else None
-
-
-@function("root", "node?", focus=True)
-def _root(node: Any) -> Any:
-    return None if node is None else root_of(node)
-
-
-@function("base-uri", "node?", focus=True)
-def _base_uri(node: Any) -> AnyURI | None:
-    if node is None:
-        return None
-    uri = base_uri(node)
-    return None if uri is None else AnyURI(uri)
-
-
-@function("document-uri", "node?", focus=True)
-def _document_uri(node: Any) -> AnyURI | None:
-    uri = node.holder.get("uri") if type(node) is Document else None
-    return None if uri is None else AnyURI(uri)
+def _uri(text: str | None) -> AnyURI | None:
+    return None if text is None else AnyURI(text)
 
 
 @function("has-children", "node?", focus=True)
@@ -328,26 +248,14 @@ def _has_children(node: Any) -> bool:
 
 @function("innermost", "node*")
 def _innermost(nodes: list[Any]) -> list[Any]:
-    outer = {above for node in nodes for above in _above(node)}
+    outer = {above for node in nodes for above in ancestors(node)}
     return in_document_order(node for node in nodes if node not in outer)
 
 
 @function("outermost", "node*")
 def _outermost(nodes: list[Any]) -> list[Any]:
     given = set(nodes)
-    return in_document_order(node for node in nodes if not any(above in given for above in _above(node)))
-
-
-def _above(node: Any) -> list[Any]:
-    found = []
-    while (node := parent_of(node)) is not None:
-        found.append(node)
-    return found
-
-
-@function("generate-id", "node?", focus=True)
-def _generate_id(node: Any) -> str:
-    return "" if node is None else "d" + "e".join(str(part) for pair in path_key(node) for part in pair)
+    return in_document_order(node for node in nodes if not any(above in given for above in ancestors(node)))
 
 
 @function("QName", "string?", "string")
@@ -358,24 +266,12 @@ def _qname(uri: str | None, name: str) -> QName:
     return QName(uri or "", local, prefix) if colon else QName(uri or "", prefix)
 
 
-@function("local-name-from-QName", "QName?")
-def _local_of(name: QName | None) -> Any:
-    return None if name is None else _NCNAME(name.local)
-
-
-@function("namespace-uri-from-QName", "QName?")
-def _uri_of(name: QName | None) -> AnyURI | None:
-    return None if name is None else AnyURI(name.uri)
-
-
-@function("prefix-from-QName", "QName?")
-def _prefix_of(name: QName | None) -> Any:
-    return _NCNAME(name.prefix) if name is not None and name.prefix else None
-
-
-@function("in-scope-prefixes", "element")
-def _in_scope(node: Any) -> list[str]:
-    return ["xml", *(prefix or "" for prefix, uri in node.nsmap.items() if uri)]
+function("local-name-from-QName", "QName?")(present(lambda name: _NCNAME(name.local)))
+function("namespace-uri-from-QName", "QName?")(present(lambda name: AnyURI(name.uri)))
+function("prefix-from-QName", "QName?")(present(lambda name: _NCNAME(name.prefix) if name.prefix else None))
+function("in-scope-prefixes", "element")(
+    lambda node: ["xml", *(prefix or "" for prefix, uri in node.nsmap.items() if uri)]
+)
 
 
 @function("namespace-uri-for-prefix", "string?", "element")
@@ -386,25 +282,17 @@ def _uri_for(prefix: str | None, node: Any) -> AnyURI | None:
     return AnyURI(uri) if uri else None
 
 
-@function("doc", "string?", env=True)
-def _doc(environment: Environment, uri: str | None) -> Any:
-    return None if uri is None else environment.doc(uri)
-
-
 @function("doc-available", "string?", env=True)
-def _doc_available(environment: Environment, uri: str | None) -> bool:
-    if uri is None:
-        return False
+def _doc_available(context: Context, uri: str | None) -> bool:
     try:
-        environment.doc(uri)
+        return uri is not None and context.doc(uri) is not None
     except XQueryError:
         return False
-    return True
 
 
-@function("parse-xml", "string?")
-def _parse_xml(text: str | None) -> Any:
-    return None if text is None else parse_xml(text)
+function("parse-xml", "string?")(present(parse_xml))
+function("doc", "string?", env=True)(lambda context, uri: None if uri is None else context.doc(uri))
+function("current-dateTime", env=True)(lambda context: context.now)
 
 
 @function("serialize", "item*", "item?", optional=1)
@@ -419,8 +307,3 @@ def _serialize(items: list[Any], *options: Any) -> str:
         text += " " * (atom and after_atom) + (escaped(serialise(item)) if atom else serialise(item))
         after_atom = atom
     return text
-
-
-@function("current-dateTime", env=True)
-def _current(environment: Environment) -> Any:
-    return environment.context.now

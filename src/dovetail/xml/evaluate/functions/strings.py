@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-import urllib.parse
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 from dovetail.errors import XQueryError
 from dovetail.xml.evaluate.calls import function
@@ -15,15 +16,12 @@ from dovetail.xml.xdm.atomic import rounded
 from dovetail.xml.xdm.markup import text_of
 from dovetail.xml.xdm.regex import compiled
 
-
-@function("concat", "anyAtomicType?", "anyAtomicType?", variadic=True)
-def _concat(*values: Any) -> str:
-    return "".join(["" if value is None else text_of(value) for value in values])
-
-
-@function("string-join", "anyAtomicType*", "string", optional=1)
-def _string_join(values: list[Any], separator: str = "") -> str:
-    return separator.join(map(text_of, values))
+function("concat", "anyAtomicType?", "anyAtomicType?", variadic=True)(
+    lambda *values: "".join(["" if value is None else text_of(value) for value in values])
+)
+function("string-join", "anyAtomicType*", "string", optional=1)(
+    lambda values, separator="": separator.join(map(text_of, values))
+)
 
 
 @function("substring", "string?", "double", "double", optional=1)
@@ -39,14 +37,36 @@ def _substring(text: str | None, start: float, length: float | None = None) -> s
     return text[begin:end]
 
 
-@function("string-length", "string?", focus=True)
-def _string_length(text: str | None) -> int:
-    return len(text or "")
+function("string-length", "string?", focus=True)(lambda text: len(text or ""))
+function("normalize-space", "string?", focus=True)(lambda text: " ".join(_words(text)))
+function("upper-case", "string?")(lambda text: (text or "").upper())
+function("lower-case", "string?")(lambda text: (text or "").lower())
+function("string-to-codepoints", "string?")(lambda text: list(map(ord, text or "")))
+function("encode-for-uri", "string?")(lambda text: quote(text or "", safe="~"))
+function("iri-to-uri", "string?")(lambda text: quote(text or "", safe="!#$%&'()*+,/:;=?@[]~"))
+function("escape-html-uri", "string?")(
+    lambda text: "".join(sign if " " <= sign <= "~" else quote(sign) for sign in text or "")
+)
+function("codepoint-equal", "string?", "string?")(
+    lambda left, right: None if left is None or right is None else str(left) == str(right)
+)
 
 
-@function("normalize-space", "string?", focus=True)
-def _normalize_space(text: str | None) -> str:
-    return " ".join(part for part in re.split("[ \t\n\r]+", text or "") if part)
+def _of_two(name: str, call: Callable[[str, str], Any]) -> None:
+    """A function of two texts, where nothing is the empty text."""
+    function(name, "string?", "string?", collation="string")(lambda text, part: call(text or "", part or ""))
+
+
+_of_two("contains", lambda text, part: part in text)
+_of_two("starts-with", str.startswith)
+_of_two("ends-with", str.endswith)
+_of_two("substring-before", lambda text, part: text.partition(part)[0] if part and part in text else "")
+_of_two("substring-after", lambda text, part: text.partition(part)[2] if part else text)
+
+
+def _words(text: str | None) -> list[str]:
+    """The parts of a text between white space."""
+    return [part for part in re.split("[ \t\n\r]+", text or "") if part]
 
 
 @function("normalize-unicode", "string?", "string", optional=1)
@@ -59,16 +79,6 @@ def _normalize_unicode(text: str | None, form: str = "NFC") -> str:
     raise XQueryError("FOCH0003", f"{form!r} is not a supported normalization form")
 
 
-@function("upper-case", "string?")
-def _upper(text: str | None) -> str:
-    return (text or "").upper()
-
-
-@function("lower-case", "string?")
-def _lower(text: str | None) -> str:
-    return (text or "").lower()
-
-
 @function("translate", "string?", "string", "string")
 def _translate(text: str | None, source: str, target: str) -> str:
     table: dict[int, str | None] = {}
@@ -77,36 +87,9 @@ def _translate(text: str | None, source: str, target: str) -> str:
     return (text or "").translate(table)
 
 
-@function("contains", "string?", "string?", collation="string")
-def _contains(text: str | None, part: str | None) -> bool:
-    return (part or "") in (text or "")
-
-
-@function("starts-with", "string?", "string?", collation="string")
-def _starts(text: str | None, part: str | None) -> bool:
-    return (text or "").startswith(part or "")
-
-
-@function("ends-with", "string?", "string?", collation="string")
-def _ends(text: str | None, part: str | None) -> bool:
-    return (text or "").endswith(part or "")
-
-
-@function("contains-token", "string*", "string", collation="string")
-def _contains_token(texts: list[str], token: str) -> bool:
-    wanted = token.strip(" \t\n\r")
-    return wanted != "" and any(wanted in re.split("[ \t\n\r]+", text) for text in texts)
-
-
-@function("substring-before", "string?", "string?", collation="string")
-def _before(text: str | None, part: str | None) -> str:
-    before, found, _ = (text or "").partition(part) if part else ("", "", "")
-    return before if found else ""
-
-
-@function("substring-after", "string?", "string?", collation="string")
-def _after(text: str | None, part: str | None) -> str:
-    return (text or "").partition(part)[2] if part else text or ""
+function("contains-token", "string*", "string", collation="string")(
+    lambda texts, token: any(token.strip(" \t\n\r") in _words(text) for text in texts)
+)
 
 
 @function("compare", "string?", "string?", collation="string")
@@ -114,16 +97,6 @@ def _compare(left: str | None, right: str | None) -> int | None:
     if left is None or right is None:
         return None
     return (left > right) - (left < right)
-
-
-@function("codepoint-equal", "string?", "string?")
-def _codepoint_equal(left: str | None, right: str | None) -> bool | None:
-    return None if left is None or right is None else str(left) == str(right)
-
-
-@function("string-to-codepoints", "string?")
-def _codepoints(text: str | None) -> list[int]:
-    return list(map(ord, text or ""))
 
 
 @function("codepoints-to-string", "integer*")
@@ -134,36 +107,22 @@ def _from_codepoints(codes: list[int]) -> str:
     return "".join(map(chr, codes))
 
 
-@function("encode-for-uri", "string?")
-def _encode(text: str | None) -> str:
-    return urllib.parse.quote(text or "", safe="~")
-
-
-@function("iri-to-uri", "string?")
-def _iri(text: str | None) -> str:
-    return urllib.parse.quote(text or "", safe="!#$%&'()*+,/:;=?@[]~")
-
-
-@function("escape-html-uri", "string?")
-def _escape_html(text: str | None) -> str:
-    return "".join(sign if " " <= sign <= "~" else urllib.parse.quote(sign) for sign in text or "")
-
-
-def _pattern(pattern: str, flags: str, allow_empty: bool = True) -> re.Pattern[str]:
+def _pattern(pattern: str, flags: str) -> re.Pattern[str]:
+    """The pattern, which must not match the empty text."""
     found = compiled(pattern, flags)
-    if not allow_empty and found.search("") is not None:
+    if found.search("") is not None:
         raise XQueryError("FORX0003", f"the pattern {pattern!r} matches the empty string")
     return found
 
 
-@function("matches", "string?", "string", "string", optional=1)
-def _matches(text: str | None, pattern: str, flags: str = "") -> bool:
-    return _pattern(pattern, flags).search(text or "") is not None
+function("matches", "string?", "string", "string", optional=1)(
+    lambda text, pattern, flags="": compiled(pattern, flags).search(text or "") is not None
+)
 
 
 @function("replace", "string?", "string", "string", "string", optional=1)
 def _replace(text: str | None, pattern: str, replacement: str, flags: str = "") -> str:
-    found = _pattern(pattern, flags, allow_empty=False)
+    found = _pattern(pattern, flags)
     if "q" in flags:
         return found.sub(lambda match: replacement, text or "")
     parts = _template(replacement, found.groups)
@@ -203,8 +162,8 @@ def _template(text: str, groups: int) -> list[str | int]:
 @function("tokenize", "string?", "string", "string", optional=2)
 def _tokenize(text: str | None, pattern: str | None = None, flags: str = "") -> list[str]:
     if pattern is None:
-        return [part for part in re.split("[ \t\n\r]+", text or "") if part]
-    found = _pattern(pattern, flags, allow_empty=False)
+        return _words(text)
+    found = _pattern(pattern, flags)
     if not text:
         return []
     tokens, start = [], 0
