@@ -164,11 +164,6 @@ class Case:
         if not condition:
             raise PlanError(f"benchmark case {self.name!r}: {problem}.")
 
-    def explain(self) -> str:
-        """The case in one line."""
-        names = ", ".join(rival.name for rival in self.rivals)
-        return f"{self.name}: {self.question} Varies {', '.join(self.varies)}. Rivals: {names}."
-
 
 Status = Literal["ok", "wrong", "failed", "broke", "unavailable", "sat out"]
 NOT_MEASURED = "it was not measured at every point"

@@ -128,7 +128,9 @@ class Statement:
     def explain(self) -> str:
         """The statement behind its verdict, with fault and reason."""
         whose = f" ({FAULTS[self.fault]})" if self.verdict == "does not hold" else ""
-        return f"{whose}: {self.says}." + (f" {self.reason.rstrip('.')}." if self.reason else "")
+        return f"{whose}: {self.says}." + (
+            f" {self.reason[0].upper()}{self.reason[1:].rstrip('.')}." if self.reason else ""
+        )
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:
@@ -194,10 +196,6 @@ class Experiment:
     def family(self) -> str:
         """What kind of experiment it is."""
         return self.name.partition("-")[0]
-
-    def explain(self) -> str:
-        """The experiment in one line."""
-        return f"{self.name}: {self.source}, {', '.join(self.places)}. {self.claim}"
 
 
 @dataclass(slots=True)
@@ -267,11 +265,6 @@ def percent(value: float, digits: int = 2) -> str:
 def off(counted: float, predicted: float) -> float:
     """The error of a model as a share of what was counted."""
     return abs(counted - predicted) / counted if counted else float(predicted != 0)
-
-
-def over(first: Iterable[float], second: Iterable[float]) -> list[float]:
-    """Value by value, how many times the second the first is."""
-    return [a / b for a, b in zip(first, second, strict=True)]
 
 
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:

@@ -32,11 +32,8 @@ from bench.experiment import (
     Statement,
     close,
     extent,
-    figure,
     listed,
     mean,
-    off,
-    over,
     percent,
     slope,
     split,
@@ -45,8 +42,7 @@ from bench.experiment import (
 from bench.expression import filled, text_of, value_of
 
 _WORDS: Mapping[str, Any] = {
-    each.__name__: each
-    for each in (close, extent, figure, listed, mean, off, over, pairwise, percent, replace, slope, split, wave)
+    each.__name__: each for each in (close, extent, listed, mean, pairwise, percent, replace, slope, split, wave)
 }
 """What expressions may say beside the names of figures."""
 _AXES = {"x": {"log_x": True}, "y": {"log_y": True}, "xy": {"log_x": True, "log_y": True}, "": {}}

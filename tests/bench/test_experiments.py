@@ -172,7 +172,7 @@ def test_a_claim_holds_if_all_of_its_statements_that_were_tested_do() -> None:
 
 def test_a_statement_that_does_not_hold_says_whose_fault_it_is() -> None:
     assert (
-        Statement.of(("it is fast", False), "scale: two cores").explain() == " (the scale here): it is fast. two cores."
+        Statement.of(("it is fast", False), "scale: two cores").explain() == " (the scale here): it is fast. Two cores."
     )
     assert Statement.of(("it is fast", False)).explain() == " (unexplained): it is fast."
     assert Statement.of(("it is fast", True), "scale: two cores").explain() == ": it is fast."

@@ -12,7 +12,7 @@ from typing import Final
 from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Grid
 from bench.experiments.models.interval import Mix, Pair, row_bytes
-from bench.experiments.models.semistream_runs import LOADS, Scene, counted, decided, scenes, typical_costs
+from bench.experiments.models.semistream import LOADS, Scene, counted, decided, scenes, typical_costs
 from bench.judge import Figures
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.kernels.arrays import I64

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -189,52 +189,19 @@ def queried(query: str, bench: BenchContext, stations: int) -> Prepared:
     return Prepared(megabytes(where), expected(params), run, rows=1 if query == "7.4" else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How one family grows: the smallest size at small and full scale, its unit, what is joined, and in which ways."""
-
-    small: int
-    full: int
-    unit: str
-    what: str
-    ways: Mapping[str, Prepare]
-
-
-GROWTHS = {
-    "interval": Growth(
-        10_000,
-        62_500,
-        "rows a side",
-        "Overlap join with about 20 pairs a row",
-        {"all pairs": partial(_interval, True), "their number": partial(_interval, False)},
-    ),
-    "semistream": Growth(
-        20_000,
-        125_000,
-        "stream rows",
-        "Enrichment from page files with 8MB a task, keys by Zipf's law",
-        {"{master:,} master rows": partial(_enrichment, True), "half as many master rows": partial(_enrichment, False)},
-    ),
-    "online": Growth(
-        5_000,
-        62_500,
-        "rows a side",
-        "DINER over two inputs whose rows have about one partner, to the end of both",
-        {f"{memory} a bucket": partial(_online, memory) for memory in ("32MB", "1MB")},
-    ),
-    "xquery": Growth(
-        1,
-        4,
-        "MB of XML",
-        "Two queries of the source (listings 7.4 and 7.6) over readings of 10 years",
-        {"highest temperature": partial(queried, "7.4"), "stations with readings": partial(queried, "7.6")},
-    ),
+WAYS: dict[str, Callable[..., Prepared]] = {
+    "interval": _interval,
+    "enrichment": _enrichment,
+    "online": _online,
+    "query": queried,
 }
 
 
-def growth(bench: BenchContext, family: str) -> Figures:
-    """The curves of a family."""
-    of = GROWTHS[family]
-    ways = {name.format(master=MASTER_ROWS[bench.scale]): way for name, way in of.ways.items()}
-    first = of.full if bench.scale == "full" else of.small
-    return figures(curves(bench, ways, sizes(first)), of.unit, of.what)
+def growth(
+    bench: BenchContext, ways: Mapping[str, Sequence[Any]], first: Mapping[str, int], unit: str, what: str
+) -> Figures:
+    """The curves of some joins, each what a function here makes of a word, from the smallest size on."""
+    named = {
+        name.format(master=MASTER_ROWS[bench.scale]): partial(WAYS[kind], told) for name, (kind, told) in ways.items()
+    }
+    return figures(curves(bench, named, sizes(first[bench.scale])), unit, what)

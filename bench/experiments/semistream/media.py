@@ -233,10 +233,6 @@ class Swept:
         """A figure of one join at every value."""
         return np.array([getattr(one, figure) for one in self.found[name]])
 
-    def gain(self, first: str, second: str, figure: str = "per_second") -> F64:
-        """How many times the second join's figure the first one's is."""
-        return self.of(first, figure) / self.of(second, figure)
-
     def shown(self, title: str, **how: Any) -> tuple[Chart, Grid]:
         """Rows a second as a chart and as a table."""
         columns = {name: self.of(name).tolist() for name in self.found}

@@ -13,7 +13,7 @@ from bench.experiments.models import choices, interval, semistream
 from bench.experiments.models.choices import Chosen
 from bench.experiments.models.errors import Compared, spreads
 from bench.experiments.models.interval import Mix, Pair
-from bench.experiments.models.semistream_runs import Scene, candidates, counted, scenes, typical_costs
+from bench.experiments.models.semistream import Scene, candidates, counted, scenes, typical_costs
 from bench.judge import Figures
 
 from dovetail.engine.profile import load_profile
