@@ -128,9 +128,8 @@ class Statement:
     def explain(self) -> str:
         """The statement behind its verdict, with fault and reason."""
         whose = f" ({FAULTS[self.fault]})" if self.verdict == "does not hold" else ""
-        return f"{whose}: {self.says}." + (
-            f" {self.reason[0].upper()}{self.reason[1:].rstrip('.')}." if self.reason else ""
-        )
+        reason = f" {self.reason[0].upper()}{self.reason[1:].rstrip('.')}." if self.reason else ""
+        return f"{whose}: {self.says}.{reason}"
 
 
 def worst(verdicts: Iterable[Verdict]) -> Verdict:

@@ -259,7 +259,11 @@ class Runner:
 
     def __init__(self, bench: BenchContext) -> None:
         self.bench, self.divide, self.checked = bench, points.divisor(bench), 0
-        scale = "the source's sizes" if self.divide == 1 else f"master data, memory and cache / {self.divide}"
+        scale = (
+            "the source's sizes"
+            if self.divide == 1
+            else f"Master data, memory and what is kept in it are divided by {self.divide}"
+        )
         self.note = f"Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows. {scale}."
 
     def count(self, point: Point) -> Found:
