@@ -115,8 +115,8 @@ def rival_of(case: str, name: str) -> Prepare:
     return found
 
 
-INTERVALS: dict[Scale, tuple[int, int]] = {"small": (28_000, 128), "full": (120_000, 1_024)}
-"""Rows a side, and MiB that a library may have."""
+By = Mapping[str, int]
+"""A number by the scale."""
 _TARGET = "pairs.parquet"
 
 
@@ -160,9 +160,9 @@ def interval_pairs(name: str, mib: int, place: str, rows: int) -> int:
     return int(pq.read_metadata(target).num_rows)
 
 
-def interval(bench: BenchContext) -> Figures:
-    """Short memory: interval joins."""
-    rows, mib = INTERVALS[bench.scale]
+def interval(bench: BenchContext, sizes: By, limits: By) -> Figures:
+    """Short memory: interval joins of so many rows a side, by libraries that may have so many MiB."""
+    rows, mib = sizes[bench.scale], limits[bench.scale]
     due = int(overlap_counts(*interval_sides(rows), keyed=True).sum())
     needs = {name: library.module for name, library in LIBRARIES.items()}
     names = ("dovetail", "spark's own plan", "duckdb", *LIBRARIES)
@@ -171,8 +171,6 @@ def interval(bench: BenchContext) -> Figures:
     return figures(fates, due, what, heap=heap(mib))
 
 
-MASTERS: dict[Scale, tuple[int, int]] = {"small": (1_000_000, 128), "full": (4_000_000, 512)}
-"""Master rows, and MiB that look-ups by hand may have."""
 BATCH, TIMED = 5_000, 2
 """Rows of a micro-batch, and micro-batches whose answers count."""
 ON_SPARK: dict[str, Prepare] = {
@@ -211,9 +209,9 @@ def _shared(place: Path) -> Iterator[None]:
             del os.environ[DATA]
 
 
-def enrich(bench: BenchContext) -> Figures:
-    """Short memory: enrichment."""
-    rows, mib = MASTERS[bench.scale]
+def enrich(bench: BenchContext, sizes: By, limits: By) -> Figures:
+    """Short memory: enrichment from so many master rows, by look-ups that may have so many MiB."""
+    rows, mib = sizes[bench.scale], limits[bench.scale]
     table, due = master_table(bench, rows), matched(BATCH * TIMED)
     with _shared(bench.scratch / "shared"):
         page_file(bench, rows)
@@ -222,9 +220,7 @@ def enrich(bench: BenchContext) -> Figures:
     return figures(fates, due, what, heap=heap(mib), memory=MEMORY)
 
 
-STREAMS: dict[Scale, int] = {"small": 80_000, "full": 200_000}
-"""Rows a side and micro-batch."""
-STREAM_MIB, STREAM_MEMORY = 512, "8MB"
+STREAM_MEMORY = "8MB"
 
 
 def joined(name: str, mib: int, place: str, scale: Scale, rows: int) -> int:
@@ -233,18 +229,16 @@ def joined(name: str, mib: int, place: str, scale: Scale, rows: int) -> int:
     return turn_of(rival_of("online", name), {"batch_rows": rows, "memory": STREAM_MEMORY}, scale)
 
 
-def online(bench: BenchContext) -> Figures:
-    """Short memory: joins of two streams."""
-    rows = STREAMS[bench.scale]
+def online(bench: BenchContext, sizes: By, limits: By) -> Figures:
+    """Short memory: joins of two streams of so many rows a micro-batch."""
+    rows, mib = sizes[bench.scale], limits[bench.scale]
     due = matches(bench, {"batch_rows": rows, "memory": STREAM_MEMORY})
     names = (ONLINE_OURS, ONLINE_THEIRS, IN_JAVA)
-    fates = Contest(joined, names, STREAM_MIB, bench, [bench.scale, rows]).fates()
-    what = f"{due:,} pairs of two streams of {BATCHES * rows:,} rows each, with a Java heap of {heap(STREAM_MIB)} MiB"
+    fates = Contest(joined, names, mib, bench, [bench.scale, rows]).fates()
+    what = f"{due:,} pairs of two streams of {BATCHES * rows:,} rows each, with a Java heap of {heap(mib)} MiB"
     return figures(fates, due, what, memory=STREAM_MEMORY)
 
 
-COLLECTIONS: dict[Scale, tuple[int, int, int]] = {"small": (2, 60, 64), "full": (2, 672, 512)}
-"""Stations, years, and MiB that Saxon may have."""
 QUERY = "7.4"
 PROCESSORS = ("dovetail, 2 tasks", "spark's XML source", "SaxonC-HE")
 
@@ -268,9 +262,9 @@ def queried(name: str, mib: int, place: str, stations: int, years: int, home: st
         return answer(QUERY, [str(item) for item in items or ()])
 
 
-def xquery(bench: BenchContext) -> Figures:
-    """Short memory: a query over XML."""
-    stations, years, mib = COLLECTIONS[bench.scale]
+def xquery(bench: BenchContext, sizes: By, limits: By) -> Figures:
+    """Short memory: a query over XML of two stations and so many years, by a processor that may have so many MiB."""
+    stations, years, mib = 2, sizes[bench.scale], limits[bench.scale]
     params: Params = {"query": QUERY, "stations": stations, "years": years}
     found, due = places(bench, params), expected(params)
     words, size = [stations, years, str(found["/sensors"].parent)], f"{megabytes(found):.0f} MB of XML"

@@ -28,14 +28,6 @@ ONE, TWO, QUARTER, SAXON, SPARK = (
     "dovetail, 1 task", "dovetail, 2 tasks", "dovetail, a quarter", "SaxonC-HE", "spark's XML source",
 )  # fmt: skip
 KINDS = {"7.2": "selection", "7.4": "aggregation", "7.6": "join", "7.8": "join and aggregation"}
-YEARS = {
-    "saxon": (24, 672),
-    "larger": (36, 700),
-    "figure 7.7": (60, 480),
-    "figure 7.8": (48, 240),
-    "figure 7.9": (72, 672),
-}
-"""Years of each of two stations, at small and at full scale."""
 Seconds = Mapping[str, Mapping[str, float]]
 """Seconds by query and contestant."""
 
@@ -139,24 +131,24 @@ def seconds_grid(title: str, sizes: Mapping[str, float], found: Seconds) -> Grid
     return Grid(title, ["query", "kind", "MB", *names], rows)
 
 
-def _points(bench: BenchContext, place: str) -> tuple[dict[str, Params], dict[str, float]]:
-    """Every query over both stations, and the megabytes of its collections."""
-    points = {query: point(query, 2, YEARS[place][bench.scale == "full"]) for query in QUERIES}
+def _points(bench: BenchContext, years: Mapping[str, int]) -> tuple[dict[str, Params], dict[str, float]]:
+    """Every query over both stations with as many years each as the scale has, and the megabytes of its collections."""
+    points = {query: point(query, 2, years[bench.scale]) for query in QUERIES}
     return points, {query: size_mb(bench, params) for query, params in points.items()}
 
 
-def saxon(bench: BenchContext) -> Figures:
+def saxon(bench: BenchContext, years: Mapping[str, int]) -> Figures:
     """Figure 7.5: Saxon beside one task and two, and what twice the readings of a join cost both."""
-    points, sizes = _points(bench, "saxon")
+    points, sizes = _points(bench, years)
     found = {q: _means(bench, params, (TWO, ONE, SAXON) if q in SCANS else (TWO, ONE)) for q, params in points.items()}
-    years = [_means(bench, point("7.8", 1, n), (TWO, SAXON), few=bench.scale == "small") for n in (1, 2)]
+    pair = [_means(bench, point("7.8", 1, n), (TWO, SAXON), few=bench.scale == "small") for n in (1, 2)]
     rows = sum(same_as_saxon(bench, points[query]) for query in SCANS) + same_as_saxon(bench, point("7.8", 1, 1))
     named = {
         "gains": {query: found[query][SAXON] / found[query][TWO] for query in SCANS},
         "one_task": {query: found[query][SAXON] / found[query][ONE] for query in SCANS},
         "mb": sizes["7.2"],
-        "years": years,
-        "growth": {name: years[1][name] / years[0][name] for name in (TWO, SAXON)},
+        "pair": pair,
+        "growth": {name: pair[1][name] / pair[0][name] for name in (TWO, SAXON)},
     }
     shown = [bars("Saxon, one task and two", found), seconds_grid("Seconds of warm runs", sizes, found)]
     return Figures(named, shown, rows)
@@ -170,9 +162,9 @@ def _two_tasks(bench: BenchContext, found: Seconds) -> tuple[dict[str, Any], Sec
     return {"raw": raw, "net": net}, fixed
 
 
-def larger(bench: BenchContext) -> Figures:
+def larger(bench: BenchContext, years: Mapping[str, int]) -> Figures:
     """Figure 7.6: data larger than what a task may hold; what the work is made of."""
-    points, sizes = _points(bench, "larger")
+    points, sizes = _points(bench, years)
     runs = {q: timed(bench, p, (TWO, ONE, QUARTER) if q == "7.4" else (TWO, ONE)) for q, p in points.items()}
     found = {query: {name: by[name].mean for name in (TWO, ONE)} for query, by in runs.items()}
     named, fixed = _two_tasks(bench, found)
@@ -184,18 +176,18 @@ def larger(bench: BenchContext) -> Figures:
     return Figures(named, [*shown, seconds_grid(title, dict.fromkeys(QUERIES, 0.9), fixed)])
 
 
-def speed_up(bench: BenchContext) -> Figures:
+def speed_up(bench: BenchContext, years: Mapping[str, int]) -> Figures:
     """Figure 7.7: one task and two, and Spark's own XML source in place of the source's map/reduce system."""
-    points, sizes = _points(bench, "figure 7.7")
+    points, sizes = _points(bench, years)
     found = {q: _means(bench, p, (TWO, ONE, SPARK) if q in IN_SQL else (TWO, ONE)) for q, p in points.items()}
     named, _ = _two_tasks(bench, found)
     named |= {"gains": {query: found[query][SPARK] / found[query][TWO] for query in IN_SQL}, "mb": sizes["7.2"]}
     return Figures(named, [bars("One task and two", found), seconds_grid("Seconds of warm runs", sizes, found)])
 
 
-def scale_up(bench: BenchContext, place: str, printed: str) -> Figures:
+def scale_up(bench: BenchContext, years: Mapping[str, int], printed: str) -> Figures:
     """Figures 7.8 and 7.9: one task over one station, two over two."""
-    points, sizes = _points(bench, place)
+    points, sizes = _points(bench, years)
     found, ratios = {}, {}
     for query, params in points.items():
         alone = _means(bench, {**params, "stations": 1}, (ONE,))[ONE]

@@ -260,7 +260,7 @@ class Runner:
     def __init__(self, bench: BenchContext) -> None:
         self.bench, self.divide, self.checked = bench, points.divisor(bench), 0
         scale = (
-            "the source's sizes"
+            "The source's sizes"
             if self.divide == 1
             else f"Master data, memory and what is kept in it are divided by {self.divide}"
         )
