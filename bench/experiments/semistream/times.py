@@ -132,7 +132,7 @@ ROUNDS = 3
 
 
 def _settled(operator: SemiStreamOperator, rows: int) -> slice:
-    """The rows that count: of MESHJOIN those of a round, before the last one, which is not paced; else the second half."""
+    """The rows that count: of MESHJOIN those of the round before the last, which is not paced; else the second half."""
     return slice(rows // 3, 2 * rows // 3) if isinstance(operator, MeshCycle) else slice(rows // 2, rows)
 
 
