@@ -252,7 +252,7 @@ def extent(values: Iterable[float], form: str = ".2f") -> str:
 
 def mean(values: Iterable[float] | Mapping[Any, float]) -> float:
     """Their mean, whatever their names."""
-    every = list(values.values() if isinstance(values, Mapping) else values)
+    every: list[float] = list(values.values() if isinstance(values, Mapping) else values)
     return sum(every) / len(every)
 
 

@@ -150,7 +150,10 @@ def saxon(bench: BenchContext, years: Mapping[str, int]) -> Figures:
         "pair": pair,
         "growth": {name: pair[1][name] / pair[0][name] for name in (TWO, SAXON)},
     }
-    shown = [bars("Saxon, one task and two", found), seconds_grid("Seconds of warm runs", sizes, found)]
+    shown: list[Chart | Grid] = [
+        bars("Saxon, one task and two", found),
+        seconds_grid("Seconds of warm runs", sizes, found),
+    ]
     return Figures(named, shown, rows)
 
 
@@ -172,7 +175,7 @@ def larger(bench: BenchContext, years: Mapping[str, int]) -> Figures:
     reading = reading_seconds(bench, points["7.2"]) / found["7.2"][TWO]
     named |= {"whole": held[TWO], "quarter": held[QUARTER], "reading": reading, "mb": sizes["7.2"]}
     title = "Of two station years, which is what Spark and the plan take"
-    shown = [bars("One task and two", found), seconds_grid("Seconds of warm runs", sizes, found)]
+    shown: list[Chart | Grid] = [bars("One task and two", found), seconds_grid("Seconds of warm runs", sizes, found)]
     return Figures(named, [*shown, seconds_grid(title, dict.fromkeys(QUERIES, 0.9), fixed)])
 
 

@@ -174,7 +174,7 @@ def memories(bench: BenchContext) -> tuple[int, ...]:
 def count(point: Point) -> Rate:
     """What the join does with a stream that is never short, counted after it has settled; once in a process."""
     rounds = point.mesh or point.algorithm == "inlj"
-    lengths = (1.1, 1.0) if rounds else (WARM[point.lookup.kind], MEASURED)
+    lengths: tuple[float, float] = (1.1, 1.0) if rounds else (WARM[point.lookup.kind], MEASURED)
     law = ZipfLaw(point.master_rows, point.exponent, "integral")
     return point.run(*lengths, 1.0 if point.mesh else 1 - law.share(point.cached_rows))
 
