@@ -131,7 +131,9 @@ def _rendered(shown: Sequence[Shown]) -> str:
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(Path(__file__).with_name("page.html").read_text())
     losses = sorted(loss for entry in shown for loss in entry.losses)
-    return template.render(sections=[s for s in sections if s[2]], summary=summary, losses=losses, sources=SOURCES)
+    failing = [entry for entry in shown if entry.verdict == "does not hold"]
+    found = {"sections": [s for s in sections if s[2]], "summary": summary, "failing": failing, "losses": losses}
+    return template.render(**found, sources=SOURCES)
 
 
 def _shown(entry: Entry, scales: Sequence[Mapping[str, Any]]) -> list[Shown]:

@@ -204,6 +204,7 @@ def test_claims_on_speed_and_memory_are_on_the_page_and_counted(tmp_path: Path, 
     assert "1 entries, 2 claims: 1 does not hold, 1 not tested here" in text
     assert "it speaks of full scale" in text
     assert "does not hold</span> (our code): twice" in text
+    assert "<td> (our code): twice" in text.partition("What does not hold</h2>")[2]
     page.keep(harness.run([entry], "full", rounds=1), tmp_path)
     text = write_page(tmp_path, tmp_path)[0].read_text()
     assert "1 entries, 3 claims: 2 does not hold, 1 holds" in text
