@@ -250,9 +250,9 @@ def decided(scene: Scene, setting: Setting) -> dict[str, Decision]:
     """What `enrich` decides for each algorithm that can run and has room for its least sizes."""
     found = {}
     for algorithm in candidates(setting):
-        decision = scene.decision(algorithm)
-        spec = specification(scene.request(algorithm), WIRING, scene.pages(), algorithm, decision.sizes)
         with suppress(PlanError):
+            decision = scene.decision(algorithm)
+            spec = specification(scene.request(algorithm), WIRING, scene.pages(), algorithm, decision.sizes)
             spec.fit(scene.memory, STREAM)
             found[algorithm] = decision
     return found

@@ -129,6 +129,14 @@ def test_semistream_choice_is_the_same_twice(scene: Scene, tmp_path: Path) -> No
     assert ("partitioned" in can_run) == (scene.batch_rows is not None)
 
 
+def test_joins_without_room_are_no_candidates(tmp_path: Path) -> None:
+    scene = Scene(20_000, 192 << 10, 1.0, "ssd")
+    with typical_costs(tmp_path):
+        found = semistream.decided(scene, scene.setting())
+    assert "hybridjoin" in found
+    assert "r_meshjoin" not in found
+
+
 def test_semistream_counts_are_answers(tmp_path: Path) -> None:
     scene = SCENES[1]
     with typical_costs(tmp_path):
