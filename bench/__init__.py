@@ -5,7 +5,8 @@ by side in processes, everything that is measured alone. Both kinds of entries a
 `case` asks, at which points, of which rivals, and what it claims; the modules beside them prepare the rivals (with
 `intervals`, `enrichment`, `lookups`, `postgres`, `xquery_weather`, `xquery_saxon`). `experiments/*.toml` say what each
 `experiment` repeats and varies, and what is stated and shown of the figures that a function of `experiments/` finds
-(with `simulation` for master data on a disk that only counts); `judge` decides the statements. `context` holds what a
-run shares, `child` calls functions in processes of their own, `machine` says where figures were measured. `report`
-makes tables of results, `chart` draws them, `page` keeps them and makes one page of them all.
+(with `simulation` for master data on a disk that only counts); `judge` decides the statements, whose texts and
+conditions `expression` evaluates. `context` holds what a run shares, `child` calls functions in processes of their own,
+`machine` says where figures were measured. `report` makes tables of results, `chart` draws them, `page` keeps them and
+makes one page of them all.
 """

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from bench.experiment import Verdict
 from dovetail.errors import PlanError
 
 if TYPE_CHECKING:
@@ -163,14 +164,9 @@ class Case:
         if not condition:
             raise PlanError(f"benchmark case {self.name!r}: {problem}.")
 
-    def explain(self) -> str:
-        """The case in one line."""
-        names = ", ".join(rival.name for rival in self.rivals)
-        return f"{self.name}: {self.question} Varies {', '.join(self.varies)}. Rivals: {names}."
-
 
 Status = Literal["ok", "wrong", "failed", "broke", "unavailable", "sat out"]
-Verdict = Literal["holds", "does not hold", "not measured", "other scale"]
+NOT_MEASURED = "it was not measured at every point"
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,12 +261,13 @@ class PointResult:
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A claim and what became of it: the worst point's figure, and the verdict."""
+    """A claim and what became of it: the worst point's figure, and the verdict; or why it was not tested."""
 
     bound: Bound
     verdict: Verdict
     worst: Spread | None = None
     at: Params | None = None
+    untested: str = ""
 
 
 @dataclass(slots=True)
@@ -296,11 +293,11 @@ class CaseResult:
     def judge(self, bound: Bound) -> Judged:
         """The verdict on a claim: it holds only if it was measured, and held, at every point that it covers."""
         if bound.scale not in (None, self.scale):
-            return Judged(bound, "other scale")
+            return Judged(bound, "not tested here", untested=f"it speaks of {bound.scale} scale")
         measured = [(point.measure(bound), point.params) for point in self.points if bound.covers(point.params)]
         known = [(spread, params) for spread, params in measured if spread is not None]
         if not known or len(known) < len(measured):
-            return Judged(bound, "not measured")
+            return Judged(bound, "not tested here", untested=NOT_MEASURED)
         worst, at = max(known, key=lambda pair: pair[0].median)
         return Judged(bound, "holds" if worst.median <= bound.at_most else "does not hold", worst, at)
 
@@ -350,6 +347,7 @@ def _judged_json(judged: Judged) -> dict[str, Any]:
         **asdict(judged.bound),
         "claim": judged.bound.explain(),
         "verdict": judged.verdict,
+        "untested": judged.untested,
         "worst": _spread_json(judged.worst),
         "at": None if judged.at is None else dict(judged.at),
     }

@@ -23,10 +23,12 @@ Experiments are in `bench/experiments`, one file a family:
     with = {stand_in = "csco", real = "MSFT"}               # what that function is told: joins, what is varied, notes
     requires = ["bokeh_sampledata"]                         # modules that it needs
 
-`let`, `states`, `note` and `shows` say what is derived from the figures that the function returns, claimed and shown of
-them (`bench/judge.py`). `like` names an experiment that is run, judged and shown alike, but for what is said here.
+`let`, `states`, `fault`, `untested`, `note` and `shows` say what is derived from the figures that the function returns,
+claimed and shown of them (`bench/judge.py`). `like` names an experiment that is run, judged and shown alike, but for
+what is said here.
 `ground = "measured"` says that it looks at a clock, `source` names another source than the usual one of the family.
-`on` lists where a semi-stream experiment runs: "simulated" disk, page file ("disk"), table of a "database".
+`on` lists where a semi-stream experiment runs: "simulated" disk, page file ("disk"), table of a "database"; its `fault`
+may be one on the simulated disk and another by the `clock`.
 """
 
 from __future__ import annotations
@@ -45,11 +47,12 @@ from typing import Any, TypeAlias
 from bench.case import SCALES, Bound, Case, Params, Rival, Scale
 from bench.context import BenchContext
 from bench.experiment import FAMILIES, Experiment, Findings
-from bench.judge import Figures, Judge, text_of, value_of
+from bench.expression import text_of, value_of
+from bench.judge import Figures, Judge
 from bench.postgres import NEEDED
 from dovetail.errors import PlanError
 
-_JUDGED = ("let", "states", "note", "shows")
+_JUDGED = ("let", "states", "fault", "untested", "note", "shows")
 Entry: TypeAlias = "Case | Experiment"
 _FURTHER = {"speed": ("scale-online",)}
 """What belongs to a group of benchmarks beside those that its name begins."""
@@ -99,9 +102,9 @@ def _named(place: str) -> Any:
 
 def _rival(name: str, way: str | Sequence[Any], rests: Sequence[Sequence[str]] = (), **table: Any) -> Rival:
     def sits_out(params: Params) -> str | None:
-        reasons = (reason for reason, condition in rests if value_of(condition, dict(params)))
+        reasons = (reason for reason, condition in rests if value_of(condition, params))
         found = next(reasons, None)
-        return None if found is None else text_of(found, dict(params))
+        return None if found is None else text_of(found, params)
 
     prepare = _named(way) if isinstance(way, str) else _named(way[0])(*way[1:])
     return Rival(name, prepare, tuple(table.pop("requires", ())), sits_out, **table)
@@ -157,9 +160,7 @@ class Called:
 
         return run_on(self.medium, lambda runner: self._judged(function(runner)), bench)
 
-    def _judged(self, found: Findings | Figures | Sequence[Figures]) -> Findings:
-        if isinstance(found, Findings):
-            return found
+    def _judged(self, found: Figures | Sequence[Figures]) -> Findings:
         return self.judge.findings(*([found] if isinstance(found, Figures) else found))
 
 
@@ -167,17 +168,20 @@ def _described(name: str, *, run: str, on: Iterable[str] = (), **table: Any) -> 
     """The experiments of one table: one, or one a medium."""
     family, _, word = name.partition("-")
     on = on or FAMILIES[family].on
-    judge = Judge(**{name: table.pop(name) for name in _JUDGED if name in table})
+    told = {name: table.pop(name) for name in _JUDGED if name in table}
+    judge, fault = Judge(**told | {"fault": ""}), told.get("fault", "")
     call = Called(f"bench.experiments.{family}.{run}", table.pop("with", {}), judge=judge)
     table["places"], requires = tuple(table.get("places", ())), tuple(table.pop("requires", ()))
     if not on:
-        yield Experiment(name, run=call, requires=requires, **table)
+        yield Experiment(name, run=replace(call, judge=replace(judge, fault=fault)), requires=requires, **table)
     for medium in on:
         simulated = medium == "simulated"
+        whose = fault if isinstance(fault, str) else fault["simulated" if simulated else "clock"]
+        judged = replace(call, medium=medium, judge=replace(judge, fault=whose))
         grounds = {"ground": "counted"} if simulated else {"ground": "measured"}
         full = name if simulated else f"{family}-{medium}-{word}"
         needed = (*NEEDED, *requires) if medium == "database" else requires
-        yield Experiment(full, run=replace(call, medium=medium), requires=needed, **grounds | table)
+        yield Experiment(full, run=judged, requires=needed, **grounds | table)
 
 
 def load_all() -> dict[str, Entry]:

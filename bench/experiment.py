@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from dovetail.errors import DataError, PlanError
+from dovetail.errors import PlanError
 
 if TYPE_CHECKING:
     from bench.context import BenchContext
 
-Opinion = Literal["holds", "holds in part", "does not hold", "reported"]
-"""What became of a claim; "reported" is for figures that claim nothing."""
+Verdict = Literal["holds", "does not hold", "not tested here"]
+"""What became of a statement, and of a claim that is made of some."""
+FAULTS = {"source": "the source's claim", "ours": "our code", "scale": "the scale here", "": "unexplained"}
+"""Whose fault it can be that a statement does not hold."""
 Ground = Literal["counted", "measured"]
 """Counted: operations, alone or times a table of costs; the same figures on every machine. Measured: by a clock."""
 Kind = Literal["line", "bar", "heat"]
 Cell: TypeAlias = "str | int | float | None"
-Part: TypeAlias = tuple[str, bool]
-"""One statement of a claim with the figures that were found for it, and whether it holds."""
+Part: TypeAlias = tuple[str, "bool | None"]
+"""A statement with the figures that were found for it, and whether it holds; None if that could not be tested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,46 +101,65 @@ def by_column(title: str, axis: str, xs: Iterable[Cell], columns: Mapping[str, I
 
 
 @dataclass(frozen=True, slots=True)
+class Statement:
+    """One statement of a claim, what became of it, and if it does not hold or was not tested, the reason.
+
+    `fault` is one of FAULTS, of a statement that does not hold.
+    """
+
+    says: str
+    verdict: Verdict
+    reason: str = ""
+    fault: str = ""
+
+    @classmethod
+    def of(cls, part: Part, reason: str = "") -> Statement:
+        """The statement with its verdict; a reason begins with whose fault it is ("scale: two cores")."""
+        says, holds = part
+        if holds is None or bool(holds):
+            return cls(says, "not tested here" if holds is None else "holds")
+        fault, colon, why = reason.partition(": ")
+        if colon and fault in FAULTS:
+            return cls(says, "does not hold", why, fault)
+        if reason:
+            raise PlanError(f"reason {reason!r} must begin with one of {[*filter(None, FAULTS)]} and a colon.")
+        return cls(says, "does not hold")
+
+    def explain(self) -> str:
+        """The statement behind its verdict, with fault and reason."""
+        whose = f" ({FAULTS[self.fault]})" if self.verdict == "does not hold" else ""
+        reason = f" {self.reason[0].upper()}{self.reason[1:].rstrip('.')}." if self.reason else ""
+        return f"{whose}: {self.says}.{reason}"
+
+
+def worst(verdicts: Iterable[Verdict]) -> Verdict:
+    """That of a claim: it does not hold if one of its statements does not, and holds if one was tested."""
+    found = set(verdicts)
+    order: tuple[Verdict, ...] = ("does not hold", "holds", "not tested here")
+    return next((verdict for verdict in order if verdict in found), "not tested here")
+
+
+@dataclass(frozen=True, slots=True)
 class Findings:
-    """What an experiment found: the verdict on the claim, the reason in a sentence or two, pictures and tables.
+    """What an experiment found: its statements, a note, pictures and tables.
 
     `rows` is the number of result rows that were compared with a definition or another engine and found equal.
     """
 
-    verdict: Opinion
-    why: str
+    statements: Sequence[Statement] = ()
+    note: str = ""
     charts: Sequence[Chart] = ()
     tables: Sequence[Grid] = ()
     rows: int = 0
 
+    @property
+    def verdict(self) -> Verdict:
+        """The worst of its statements."""
+        return worst(one.verdict for one in self.statements)
+
     def to_json(self) -> dict[str, Any]:
         """Everything found, ready for JSON."""
         return asdict(self)
-
-
-def verdict_of(holds: Sequence[bool]) -> Opinion:
-    """All statements hold, some do, none does; DataError without any: figures that claim nothing are reported."""
-    if not holds:
-        raise DataError("a verdict needs at least one statement; without any, report the figures.")
-    return "holds" if all(holds) else "holds in part" if any(holds) else "does not hold"
-
-
-def judged(parts: Sequence[Part], note: str = "", *shown: Chart | Grid, rows: int = 0) -> Findings:
-    """Findings whose verdict is that of the statements; those that hold are said first, then the others, then the note.
-
-    >>> judged([("twice as fast (found 2.1)", True), ("at any size", False)]).why
-    'Holds: twice as fast (found 2.1). Does not hold: at any size.'
-    """
-    verdict = verdict_of([bool(holds) for _, holds in parts])
-    said = {state: "; ".join(says for says, holds in parts if bool(holds) is state) for state in (True, False)}
-    whole = [f"Holds: {said[True]}." * bool(said[True]), f"Does not hold: {said[False]}." * bool(said[False]), note]
-    return reported(verdict, " ".join(filter(None, whole)), *shown, rows=rows)
-
-
-def reported(verdict: Opinion, why: str, *shown: Chart | Grid, rows: int = 0) -> Findings:
-    """Findings with their pictures and tables told apart."""
-    charts = tuple(one for one in shown if isinstance(one, Chart))
-    return Findings(verdict, why, charts, tuple(one for one in shown if isinstance(one, Grid)), rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,10 +195,6 @@ class Experiment:
     def family(self) -> str:
         """What kind of experiment it is."""
         return self.name.partition("-")[0]
-
-    def explain(self) -> str:
-        """The experiment in one line."""
-        return f"{self.name}: {self.source}, {', '.join(self.places)}. {self.claim}"
 
 
 @dataclass(slots=True)
@@ -232,6 +250,12 @@ def extent(values: Iterable[float], form: str = ".2f") -> str:
     return low if low == high else f"{low} to {high}"
 
 
+def mean(values: Iterable[float] | Mapping[Any, float]) -> float:
+    """Their mean, whatever their names."""
+    every: list[float] = list(values.values() if isinstance(values, Mapping) else values)
+    return sum(every) / len(every)
+
+
 def percent(value: float, digits: int = 2) -> str:
     """A share as the sources print it."""
     return f"{100 * value:.{digits}f} %"
@@ -242,14 +266,18 @@ def off(counted: float, predicted: float) -> float:
     return abs(counted - predicted) / counted if counted else float(predicted != 0)
 
 
-def over(first: Iterable[float], second: Iterable[float]) -> list[float]:
-    """Value by value, how many times the second the first is."""
-    return [a / b for a, b in zip(first, second, strict=True)]
-
-
 def slope(xs: Sequence[float], ys: Sequence[float]) -> float:
     """The power of x that y follows: the slope on logarithmic axes."""
     return float(np.polyfit(np.log(xs), np.log(ys), 1)[0])
+
+
+def split(says: str, figures: Mapping[str, float], most: float = math.inf, least: float = -math.inf) -> list[Part]:
+    """One statement of the figures between two bounds, and one of the others, each if there are any."""
+    parts: list[Part] = []
+    for wanted in (True, False):
+        some = {name: value for name, value in figures.items() if (least <= value <= most) is wanted}
+        parts += [(f"{says} ({listed(some)})", wanted)] * bool(some)
+    return parts
 
 
 def wave(values: Sequence[float], tolerance: float = 0.005) -> bool:

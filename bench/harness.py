@@ -20,13 +20,25 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any
 
-from bench.case import Case, CaseResult, Outcome, Params, PointResult, Rival, RivalResult, Run, Sample, Scale
+from bench.case import (
+    NOT_MEASURED,
+    Case,
+    CaseResult,
+    Outcome,
+    Params,
+    PointResult,
+    Rival,
+    RivalResult,
+    Run,
+    Sample,
+    Scale,
+)
 from bench.catalogue import Entry, load_experiments, missing
 from bench.context import BenchContext
 from bench.experiment import Experiment, ExperimentResult
 from bench.machine import PeakMemory, commit, digest, machine, versions
 
-FORMAT = 1
+FORMAT = 2
 """Version of the JSON layout; raised when a reader of older files would be misled."""
 Watch = Callable[[Entry, Params, str, str], None]
 """Told before each step: case or experiment, point, rival, and what comes ("prepare", "cold", "warm 2/5")."""
@@ -53,7 +65,8 @@ class Report:
     def broken_claims(self) -> list[str]:
         """Claims that do not hold, and claims that could not be measured: neither may be relied on."""
         verdicts = (judged for result in self.results for judged in result.judged)
-        return [f"{j.bound.explain()}: {j.verdict}" for j in verdicts if j.verdict in ("does not hold", "not measured")]
+        broken = (j for j in verdicts if j.verdict == "does not hold" or j.untested == NOT_MEASURED)
+        return [f"{j.bound.explain()}: {j.untested or j.verdict}" for j in broken]
 
     def to_json(self) -> dict[str, Any]:
         """Everything, ready for JSON."""

@@ -2,48 +2,49 @@
 
     let = {gains = "rate(X) / rate(HYBRID)"}                               # further figures
     states = [["X-HYBRIDJOIN has {listed(gains)} times its rate", "min(gains) > 1"]]
+    fault = "source: 6.9 takes the variance of a trial for its mean"       # said of statements that do not hold
     note = "Exponent 1. {note}"
     shows = [{table = "Rates", chart = "By memory", y = "rows/s", columns = {"memory, MB" = "values", X = "rate(X)"}}]
 
-Expressions are Python over the figures by name, columns being NumPy arrays; texts are filled in as f-strings are. A
-statement is its text and the condition under which it holds, for every value of a third part if it has one ("for rival
-in RIVALS"); or an expression that gives such pairs, or one of them (`close`). What `shows` is a table, a chart of its
-columns over the first one (`lines` names some of them), or both; or an expression that gives one of these. The source
-of all of these is this repository.
+Expressions (`bench/expression.py`) are over the figures by name, columns being NumPy arrays; texts are filled in as
+f-strings are. A statement is its text and the condition under which it holds (None: it could not be tested), for every
+value of a third part if it has one ("for rival in RIVALS"), with a fault of its own as a fourth; or an expression that
+gives such pairs, or one of them (`close`). A fault is said only where the statement does not hold. `untested` says why
+an experiment tests nothing here. What `shows` is a table, a chart of its columns over the first one (`lines` names some
+of them), or both; or an expression that gives one of these.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import pairwise
-from types import CodeType
 from typing import Any
 
 import numpy as np
 
 from bench.experiment import (
+    Cell,
     Chart,
     Findings,
     Grid,
     Part,
+    Statement,
     close,
     extent,
-    figure,
-    judged,
     listed,
-    off,
-    over,
+    mean,
     percent,
     slope,
+    split,
     wave,
 )
+from bench.expression import filled, text_of, value_of
 
 _WORDS: Mapping[str, Any] = {
-    each.__name__: each for each in (close, extent, figure, listed, off, over, pairwise, percent, replace, slope, wave)
-} | {"np": np}
-"""What expressions may say beside the names of figures and what Python has anyway."""
+    each.__name__: each for each in (close, extent, listed, mean, pairwise, percent, replace, slope, split, wave)
+}
+"""What expressions may say beside the names of figures."""
 _AXES = {"x": {"log_x": True}, "y": {"log_y": True}, "xy": {"log_x": True, "log_y": True}, "": {}}
 
 
@@ -68,17 +69,24 @@ class Judge:
 
     let: Mapping[str, str] = field(default_factory=dict)
     states: Sequence[str | Sequence[str]] = ()
+    fault: str = ""
+    untested: str = ""
     note: str = ""
     shows: Sequence[str | Mapping[str, Any]] = ()
 
     def findings(self, *found: Figures) -> Findings:
-        """The verdict over one or more sets of figures, of each of which the same is said."""
-        parts, shown, names = list[Part](), list[Chart | Grid](), dict[str, Any]()
+        """The statements on one or more sets of figures, of each of which the same is said."""
+        statements, shown, names = list[Statement](), list[Chart | Grid](), dict[str, Any]()
         for one in found:
             names = self.names(one)
-            parts += self.parts(names)
+            statements += self.statements(names)
             shown += [*one.shown, *(piece for show in self.shows for piece in _shown(show, names))]
-        return judged(parts, text_of(self.note, names).strip(), *shown, rows=sum(one.rows for one in found))
+        if self.untested:
+            statements.append(Statement(text_of(self.untested, names), "not tested here"))
+        charts = tuple(one for one in shown if isinstance(one, Chart))
+        tables = tuple(one for one in shown if isinstance(one, Grid))
+        note = text_of(self.note, names).strip()
+        return Findings(tuple(statements), note, charts, tables, sum(one.rows for one in found))
 
     def names(self, found: Figures) -> dict[str, Any]:
         """All that statements may name: figures, and what is derived from them."""
@@ -87,9 +95,13 @@ class Judge:
             names[name] = value_of(text, names)
         return names
 
-    def parts(self, names: dict[str, Any]) -> list[Part]:
-        """The statements, each with whether it holds."""
-        return [part for state in self.states for part in _parts(state, names)]
+    def statements(self, names: dict[str, Any]) -> list[Statement]:
+        """The statements, each with what became of it."""
+        found = []
+        for says, holds, reason in (part for state in self.states for part in _parts(state, names)):
+            fails = holds is not None and not holds
+            found.append(Statement.of((says, holds), (reason or text_of(self.fault, names)) if fails else ""))
+        return found
 
 
 def _column(cells: Sequence[Any]) -> Any:
@@ -98,32 +110,17 @@ def _column(cells: Sequence[Any]) -> Any:
     return np.array(cells) if numbers else list(cells)
 
 
-@cache
-def _code(text: str) -> CodeType:
-    return compile(text, "<experiment>", "eval")
-
-
-def value_of(text: str, names: dict[str, Any]) -> Any:
-    """What an expression is."""
-    return eval(_code(text.strip()), names)  # noqa: S307  (text of this repository)
-
-
-def _filled(text: str) -> str:
-    return f'f"""{text} """[:-1]'
-
-
-def text_of(text: str, names: dict[str, Any]) -> str:
-    """A text with its figures filled in."""
-    return str(value_of(_filled(text), names))
-
-
-def _parts(state: str | Sequence[str], names: dict[str, Any]) -> Iterable[Part]:
+def _parts(state: str | Sequence[str], names: dict[str, Any]) -> list[tuple[str, bool | None, str]]:
+    """Text, whether it holds, and the fault of its own, of each statement."""
     if isinstance(state, str):
-        given = value_of(state, names)
-        return [given] if isinstance(given, tuple) else given
-    text, holds, every = (*state, "for _ in (0,)")[:3]
-    pairs: list[Part] = value_of(f"[({_filled(text)}, bool({holds})) {every}]", names)
-    return pairs
+        given: Part | Sequence[Part] = value_of(state, names)
+        parts: Any = [given] if isinstance(given, tuple) else given
+        return [(says, holds, "") for says, holds in parts]
+    text, holds, every, fault = (*state, *("", "")[len(state) - 2 :])
+    found: list[tuple[str, bool | None, str]] = value_of(
+        f"[({filled(text)}, {holds}, {filled(fault)}) {every or 'for _ in (0,)'}]", names
+    )
+    return found
 
 
 def _shown(show: str | Mapping[str, Any], names: dict[str, Any]) -> Iterable[Chart | Grid]:
@@ -135,19 +132,21 @@ def _drawn(
     names: dict[str, Any],
     table: str | None = None,
     chart: str | None = None,
+    x: str | None = None,
     y: str = "",
     lines: Mapping[str, str] | None = None,
     log: str = "",
     kind: str = "line",
 ) -> Iterable[Chart | Grid]:
     """Columns as a table, drawn, or both; those whose head is `*` are many, by their names."""
-    filled: dict[str, Sequence[Any]] = {}
+    heads: dict[str, Sequence[Cell]] = {}
     for head, text in columns.items():
-        filled |= value_of(text, names) if head == "*" else {text_of(head, names): value_of(text, names)}
-    cells = [np.asarray(column).tolist() if isinstance(column, np.ndarray) else column for column in filled.values()]
-    grid = Grid(text_of(table or chart or "", names), tuple(filled), list(zip(*cells, strict=True)))
+        heads |= value_of(text, names) if head == "*" else {text_of(head, names): value_of(text, names)}
+    cells = [np.asarray(column).tolist() if isinstance(column, np.ndarray) else column for column in heads.values()]
+    grid = Grid(text_of(table or chart or "", names), tuple(heads), list(zip(*cells, strict=True)))
     if chart is not None:
         drawn = {line: grid.heads.index(head) for line, head in (lines or {}).items()} or None
-        yield grid.chart(text_of(y, names), drawn, title=text_of(chart, names), kind=kind, **_AXES[log])
+        axis = {} if x is None else {"x": text_of(x, names)}
+        yield grid.chart(text_of(y, names), drawn, title=text_of(chart, names), kind=kind, **_AXES[log], **axis)
     if table is not None:
         yield grid

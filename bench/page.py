@@ -12,7 +12,7 @@ from typing import Any
 from bench.case import SCALES, Case
 from bench.catalogue import Entry, load_all
 from bench.chart import case_chart, draw_all
-from bench.experiment import FAMILIES, Chart, Experiment, Grid
+from bench.experiment import FAMILIES, Chart, Experiment, Grid, Statement, worst
 from bench.harness import FORMAT, Report
 from bench.machine import digest
 from bench.report import MANY, cell_text, cells_grid, measured, outcome, point_grid, point_text
@@ -79,7 +79,8 @@ class Shown:
     measured_at: str
     where: str
     stale: bool
-    verdicts: list[dict[str, str]] = field(default_factory=list)
+    note: str = ""
+    verdicts: list[dict[str, Any]] = field(default_factory=list)
     charts: list[Chart] = field(default_factory=list)
     svgs: list[Any] = field(default_factory=list)
     tables: list[dict[str, Any]] = field(default_factory=list)
@@ -88,8 +89,8 @@ class Shown:
     @property
     def verdict(self) -> str:
         """The worst of its verdicts."""
-        order = ["failed", "does not hold", "not measured", "holds in part", "holds", "reported"]
-        return min((line["verdict"] for line in self.verdicts), key=order.index, default="reported")
+        found = [line["verdict"] for line in self.verdicts]
+        return "failed" if "failed" in found else worst(found)
 
 
 def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
@@ -98,10 +99,10 @@ def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
     if not found:
         raise DataError(f"{figures} holds no kept figures; make some: `python -m bench run --all --keep {figures}`.")
     ours = {name: (known[name], scales) for name, scales in found.items() if name in known}
-    shown = [_shown(entry, one) for entry, scales in ours.values() for one in _telling(entry, scales)]
+    shown = [one for entry, scales in ours.values() for one in _shown(entry, _telling(entry, scales))]
     _draw(shown)
     problems = [f"{name} has no figures" for name in known if name not in found]
-    problems += [f"{e.name} {e.verdicts[0]['verdict']}: {e.verdicts[0]['why']}" for e in shown if e.verdict == "failed"]
+    problems += [f"{e.name} failed{line['why']}" for e in shown for line in e.verdicts if line["verdict"] == "failed"]
     to.mkdir(parents=True, exist_ok=True)
     page = to / "index.html"
     page.write_text(_rendered(shown))
@@ -123,19 +124,31 @@ def _rendered(shown: Sequence[Shown]) -> str:
     counts = Counter(line["verdict"] for entry in shown for line in entry.verdicts)
     summary = {
         "n": len({entry.name for entry in shown}),
+        "claims": counts.total(),
         "verdicts": counts.most_common(),
         "stale": sum(entry.stale for entry in shown),
     }
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(Path(__file__).with_name("page.html").read_text())
     losses = sorted(loss for entry in shown for loss in entry.losses)
-    return template.render(sections=[s for s in sections if s[2]], summary=summary, losses=losses, sources=SOURCES)
+    failing = [entry for entry in shown if entry.verdict == "does not hold"]
+    found = {"sections": [s for s in sections if s[2]], "summary": summary, "failing": failing, "losses": losses}
+    return template.render(**found, sources=SOURCES)
 
 
-def _shown(entry: Entry, whole: Mapping[str, Any]) -> Shown:
-    found = whole["entry"]
-    shown = _headed(entry, found, whole["machine"])
-    return _experiment(found, shown) if isinstance(entry, Experiment) else _case(entry, found, shown)
+def _shown(entry: Entry, scales: Sequence[Mapping[str, Any]]) -> list[Shown]:
+    """An entry at every scale that is shown; a claim on another scale is left to that one, if it is there."""
+    there = {whole["entry"]["scale"] for whole in scales}
+    made = []
+    for whole in scales:
+        found = whole["entry"]
+        shown = _headed(entry, found, whole["machine"])
+        if isinstance(entry, Experiment):
+            made.append(_experiment(found, shown))
+        else:
+            bounds = [b for b in found["bounds"] if b["scale"] in (None, found["scale"]) or b["scale"] not in there]
+            made.append(_case(entry, found, shown, bounds))
+    return made
 
 
 def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any]) -> Shown:
@@ -161,10 +174,10 @@ def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any]) 
 def _experiment(found: Mapping[str, Any], shown: Shown) -> Shown:
     findings = found["findings"]
     if findings is None:
-        shown.verdicts = [{"verdict": "failed", "why": str(found["reason"])}]
+        shown.verdicts = [{"verdict": "failed", "why": f": {found['reason']}"}]
         return shown
-    why = findings["why"] + (f" {findings['rows']:,} rows checked." if findings["rows"] else "")
-    shown.verdicts = [{"verdict": findings["verdict"], "why": why}]
+    shown.verdicts = [{"verdict": s["verdict"], "why": Statement(**s).explain()} for s in findings["statements"]]
+    shown.note = findings["note"] + (f" {findings['rows']:,} rows checked." if findings["rows"] else "")
     shown.charts = [Chart(**chart) for chart in findings["charts"]]
     shown.tables = [_table(Grid(**grid)) for grid in findings["tables"]]
     return shown
@@ -183,14 +196,13 @@ def _table(grid: Grid) -> dict[str, Any]:
     return {"title": grid.title, "heads": grid.heads, "rows": [[cell_text(c) for c in row] for row in grid.rows]}
 
 
-def _case(case: Case, found: Mapping[str, Any], shown: Shown) -> Shown:
-    decided = [bound for bound in found["bounds"] if bound["verdict"] != "other scale"]
-    shown.verdicts = [{"verdict": b["verdict"], "why": b["claim"] + measured(b)} for b in decided]
+def _case(case: Case, found: Mapping[str, Any], shown: Shown, bounds: Sequence[Mapping[str, Any]]) -> Shown:
+    shown.verdicts = [{"verdict": b["verdict"], "why": _bound_text(b)} for b in bounds]
     broken = [r for p in found["points"] for r in p["rivals"] if r["status"] in ("wrong", "failed")]
-    shown.verdicts += [{"verdict": "failed", "why": f"{r['name']} {outcome(r)}"} for r in broken]
+    shown.verdicts += [{"verdict": "failed", "why": f": {r['name']} {outcome(r)}"} for r in broken]
+    shown.losses = [loss for point in found["points"] for loss in _losses(case, point)]
     if len(found["points"]) > MANY:
         shown.tables = [_table(cells_grid(found))]
-        shown.losses = [loss for point in found["points"] for loss in _losses(case, point)]
         return shown
     for point in found["points"]:
         table = _table(point_grid(found, point))
@@ -198,8 +210,13 @@ def _case(case: Case, found: Mapping[str, Any], shown: Shown) -> Shown:
         shown.tables.append(table | {"rows": table["rows"] + others})
     drawn = case_chart(found)
     shown.charts = [drawn] if drawn.lines else []
-    shown.losses = [loss for point in found["points"] for loss in _losses(case, point)]
     return shown
+
+
+def _bound_text(bound: Mapping[str, Any]) -> str:
+    """A claim on our own speed or memory, of which a failure is our code's."""
+    whose = " (our code)" if bound["verdict"] == "does not hold" else ""
+    return f"{whose}: {bound['claim']}{measured(bound)}."
 
 
 def _losses(case: Case, point: Mapping[str, Any]) -> list[tuple[str, ...]]:

@@ -15,14 +15,7 @@ from bench.experiment import Cell, Experiment, ExperimentResult, Grid
 from bench.harness import Report
 from dovetail.calibrate.unit_cost import digits, seconds
 
-STYLES = {
-    "holds": "green",
-    "holds in part": "yellow",
-    "reported": "cyan",
-    "does not hold": "bold red",
-    "not measured": "yellow",
-    "other scale": "dim",
-}
+STYLES = {"holds": "green", "does not hold": "bold red", "not tested here": "yellow"}
 Found = Mapping[str, Any]
 """A part of the JSON that a run writes."""
 
@@ -62,9 +55,9 @@ def experiment_tables(result: ExperimentResult) -> RenderableType:
     head = Text(f"\n{experiment.name} ({result.scale}): {experiment.claim}", style="bold")
     if findings is None:
         return Group(head, Text(f"failed: {result.reason}", style="bold red"))
-    said = f": {findings.why} ({seconds(result.seconds)})"
-    verdict = Text.assemble((findings.verdict, STYLES[findings.verdict]), said)
-    return Group(head, *(_printed(grid, grid.title) for grid in findings.tables), verdict)
+    said = [Text.assemble((s.verdict, STYLES[s.verdict]), s.explain()) for s in findings.statements]
+    note = Text(f"{findings.note} ({seconds(result.seconds)})".strip())
+    return Group(head, *(_printed(grid, grid.title) for grid in findings.tables), *said, note)
 
 
 def case_tables(result: CaseResult) -> RenderableType:
@@ -81,7 +74,7 @@ def case_tables(result: CaseResult) -> RenderableType:
         parts += [line for line in _absent(point) if not many or " sat out" not in line.plain]
     parts.append(Text())
     for bound in found["bounds"]:
-        verdict = (f"{bound['verdict']:>13}", STYLES[bound["verdict"]])
+        verdict = (f"{bound['verdict']:>15}", STYLES[bound["verdict"]])
         parts.append(Text.assemble(verdict, f"  {bound['claim']}", (measured(bound), "dim")))
     return Group(*parts)
 
@@ -141,9 +134,9 @@ def _rival_row(rival: Found) -> list[Cell]:
 
 
 def measured(bound: Found) -> str:
-    """The worst figure of a claim, and where it was."""
+    """The worst figure of a claim and where it was; of one that was not tested, why."""
     if bound["worst"] is None or bound["at"] is None:
-        return ""
+        return f"; {bound['untested']}"
     unit = _times_as if bound["against"] else (seconds if bound["figure"] == "seconds" else _plain)
     median, spread = _columns(bound["worst"], unit)
     return f"; measured {median} ({spread or 'once'}) at {point_text(bound['at'])}"

@@ -119,6 +119,7 @@ PRINTED_CACHE, SOURCE_SIZES = CachePolicy("random", 5), SourceSizes()
 Keys = Callable[[int], I64]
 STREAM = pa.schema([pa.field("key", pa.int64(), nullable=False)])
 MESH = ("meshjoin", "r_meshjoin")
+PINNED = ("x_hybridjoin", "optimised_x_hybridjoin")
 QUEUED = ("hybridjoin", "x_hybridjoin", "optimised_x_hybridjoin", "cachejoin", "sscj")
 """Joins whose waiting rows are a queue, of which a look-up policy picks."""
 
@@ -129,7 +130,7 @@ class Experiment:
 
     INLJ reads pages of 8 kB and MESHJOIN segments of 0.93 MB unless `segment_rows` is given; the others 500 rows. The
     number of waiting rows follows from the memory that is left. `cached` rows are in a hash table, `pinned_rows` in
-    X-HYBRIDJOIN's other buffer.
+    X-HYBRIDJOIN's other buffer; both are whole pages of data in order, at least one if any.
     """
 
     n: int
@@ -150,6 +151,10 @@ class Experiment:
         own |= dict.fromkeys(MESH, int(0.93 * 2**20 / self.memory.row_bytes))
         return self.segment_rows or own.get(algorithm, 500)
 
+    def pages_of(self, algorithm: str) -> int:
+        """Pages of a simulated segment: one, a logical part each, or as many as let few rows be pinned."""
+        return self.parts if algorithm == "r_meshjoin" else min(25, self.rows(algorithm)) if algorithm in PINNED else 1
+
     def sizes(self, algorithm: str, per_segment: int = 1) -> Sizes:
         """How the memory is shared, where a segment is so many pages of the store."""
         rows, memory = self.rows(algorithm), self.memory
@@ -162,9 +167,9 @@ class Experiment:
         buffer, cached, kept = rows, 0, dict[str, int]()
         if algorithm == "x_hybridjoin":
             pinned = rows if self.pinned_rows is None else self.pinned_rows
-            buffer, kept = rows + pinned, {"pinned": pinned // rows * per_segment}
+            buffer, kept = rows + pinned, {"pinned": _whole_pages(pinned, rows, per_segment)}
         elif algorithm == "optimised_x_hybridjoin":
-            cached, kept = self.cached, {"pinned": self.cached // rows * per_segment}
+            cached, kept = self.cached, {"pinned": _whole_pages(self.cached, rows, per_segment)}
         elif algorithm in ("cachejoin", "sscj"):
             cached, kept = self.cached, {"cached": self.cached}
         elif algorithm in ("ssij", "partitioned"):
@@ -178,12 +183,16 @@ class Experiment:
         return options | ({"cache": caches[algorithm]} if algorithm in caches else {})
 
     def join(self, algorithm: str) -> SemiStreamJoin:
-        """The algorithm with the sizes of this experiment, one page a segment; rows are found, not built."""
-        parts = self.parts if algorithm == "r_meshjoin" else 1
-        device, page = Device(self.disk, VirtualClock()), -(-self.rows(algorithm) // parts)
+        """The algorithm with the sizes of this experiment; rows are found, not built."""
+        per = self.pages_of(algorithm)
+        device, page = Device(self.disk, VirtualClock()), -(-self.rows(algorithm) // per)
         pages = SimulatedPages(self.n, page, self.memory.row_bytes, self.order, device)
-        sizes, policies = self.sizes(algorithm, parts), self.policies(algorithm)
+        sizes, policies = self.sizes(algorithm, per), self.policies(algorithm)
         return ALGORITHMS[algorithm](pages=pages, on=("key",), how="left_semi", sizes=sizes, **policies)
+
+
+def _whole_pages(kept: int, rows: int, per_segment: int) -> int:
+    return max(1, round(kept * per_segment / rows)) if kept else 0
 
 
 class Meter:

@@ -7,7 +7,7 @@ loaded their input; whoever can be told a limit is told it instead.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +37,9 @@ from bench.enrichment import (
     stream_static,
     streamed,
 )
-from bench.experiment import Findings, Grid, reported, verdict_of
+from bench.experiment import Grid
 from bench.intervals import overlap_counts
+from bench.judge import Figures
 from bench.lookups import Answer as ByHand
 from bench.lookups import LookupTask, batch_by_batch, full_read, looked_up, row_by_row
 from bench.postgres import master_table
@@ -47,15 +48,15 @@ from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.errors import DataError
 from dovetail.workloads import Exponential, RandomIntervals
 
-PATIENCE_S: dict[Scale, float] = {"small": 45.0, "full": 300.0}
-OURS_S = 600.0
+PATIENCE_S: dict[Scale, float] = {"small": 200.0, "full": 600.0}
+"""Seconds that every contestant has, ours too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Contest:
     """Contestants that a function runs, one a process, given a name, mebibytes, a directory and more.
 
-    Ours comes first, and must end; the others are given less time. `needs` are modules that some of them are.
+    Ours comes first, and must end; all have the same time. `needs` are modules that some of them are.
     """
 
     function: Callable[..., int]
@@ -72,17 +73,15 @@ class Contest:
     def _fate(self, name: str) -> Ended:
         if (reason := missing([self.needs.get(name, "dovetail")])) is not None:
             return Ended(reason, None, 0.0, 0)
-        patience_s = OURS_S if name == self.names[0] else PATIENCE_S[self.bench.scale]
-        place = self.bench.fresh()
-        given = (name, self.mib, str(place), *self.arguments)
+        given = (name, self.mib, str(self.bench.fresh()), *self.arguments)
+        patience_s = PATIENCE_S[self.bench.scale]
         return run_child(self.function, *given, scratch=self.bench.scratch, patience_s=patience_s)
 
 
-def told(fates: Mapping[str, Ended], doomed: Sequence[str], due: int, title: str, what: str, note: str) -> Findings:
-    """The verdict: ours, which comes first, has finished, and all, some or none of the `doomed` that ran have not.
+def figures(fates: Mapping[str, Ended], due: int, what: str, **more: Any) -> Figures:
+    """Who finished, who did not, and who was quicker than ours, which comes first.
 
-    Reported, if none of them is installed. DataError if ours has not, or if anybody finished with another answer than
-    the one that is due.
+    DataError if ours has not, or if anybody finished with another answer than the one that is due.
     """
     for name, fate in fates.items():
         if fate.answer not in (None, due):
@@ -90,21 +89,17 @@ def told(fates: Mapping[str, Ended], doomed: Sequence[str], due: int, title: str
     ours, first = next(iter(fates.items()))
     if first.answer is None:
         raise DataError(f"{ours} did not finish: {first.outcome}")
-    failed = [name for name, fate in fates.items() if fate.answer is None and fate.peak]
     finished = {name: fate for name, fate in fates.items() if fate.answer is not None}
-    quicker = [name for name, fate in finished.items() if fate.seconds < first.seconds]
-    why = f"{what}: {_list(finished)} finished, {_list(failed)} did not."
-    if quicker:
-        why += f" Of those that finished, {_list(quicker)} took less time than ours."
+    named = {
+        "fates": fates,
+        "finished": list(finished),
+        "failed": [name for name, fate in fates.items() if fate.answer is None and fate.peak],
+        "quicker": [name for name, fate in finished.items() if fate.seconds < first.seconds],
+        "what": what,
+    }
     heads = ("contestant", "outcome", "answers", "seconds", "most memory of all its processes, MiB")
     rows = [(n, f.outcome, f.answer, f.seconds, round(f.peak / 2**20) if f.peak else None) for n, f in fates.items()]
-    fell = [fates[name].answer is None for name in doomed if name in fates and fates[name].peak]
-    verdict = verdict_of(fell) if fell else "reported"
-    return reported(verdict, f"{why} {note}", Grid(title, heads, rows), rows=due * len(finished))
-
-
-def _list(names: Iterable[str]) -> str:
-    return ", ".join(names) or "nobody"
+    return Figures(named | more, [Grid(what, heads, rows)], due * len(finished))
 
 
 def turn_of(prepare: Prepare, params: Params, scale: Scale = "small") -> int:
@@ -120,8 +115,8 @@ def rival_of(case: str, name: str) -> Prepare:
     return found
 
 
-INTERVALS: dict[Scale, tuple[int, int]] = {"small": (28_000, 128), "full": (120_000, 1_024)}
-"""Rows a side, and MiB that a library may have."""
+By = Mapping[str, int]
+"""A number by the scale."""
 _TARGET = "pairs.parquet"
 
 
@@ -165,23 +160,17 @@ def interval_pairs(name: str, mib: int, place: str, rows: int) -> int:
     return int(pq.read_metadata(target).num_rows)
 
 
-def interval(bench: BenchContext) -> Findings:
-    """Short memory: interval joins."""
-    rows, mib = INTERVALS[bench.scale]
+def interval(bench: BenchContext, sizes: By, limits: By) -> Figures:
+    """Short memory: interval joins of so many rows a side, by libraries that may have so many MiB."""
+    rows, mib = sizes[bench.scale], limits[bench.scale]
     due = int(overlap_counts(*interval_sides(rows), keyed=True).sum())
     needs = {name: library.module for name, library in LIBRARIES.items()}
     names = ("dovetail", "spark's own plan", "duckdb", *LIBRARIES)
     fates = Contest(interval_pairs, names, mib, bench, [rows], needs).fates()
     what = f"{due:,} pairs of two inputs of {rows:,} rows, written to Parquet, with {mib} MiB"
-    note = (
-        f"Ours runs with 32 MB a task beside a Java heap of {heap(mib)} MiB. The limit is the system's for libraries "
-        "of one process, counted from when they have loaded their input."
-    )
-    return told(fates, tuple(LIBRARIES), due, f"{due:,} pairs to Parquet, {mib} MiB", what, note)
+    return figures(fates, due, what, heap=heap(mib))
 
 
-MASTERS: dict[Scale, tuple[int, int]] = {"small": (1_000_000, 128), "full": (4_000_000, 512)}
-"""Master rows, and MiB that look-ups by hand may have."""
 BATCH, TIMED = 5_000, 2
 """Rows of a micro-batch, and micro-batches whose answers count."""
 ON_SPARK: dict[str, Prepare] = {
@@ -220,28 +209,18 @@ def _shared(place: Path) -> Iterator[None]:
             del os.environ[DATA]
 
 
-def enrich(bench: BenchContext) -> Findings:
-    """Short memory: enrichment."""
-    rows, mib = MASTERS[bench.scale]
+def enrich(bench: BenchContext, sizes: By, limits: By) -> Figures:
+    """Short memory: enrichment from so many master rows, by look-ups that may have so many MiB."""
+    rows, mib = sizes[bench.scale], limits[bench.scale]
     table, due = master_table(bench, rows), matched(BATCH * TIMED)
     with _shared(bench.scratch / "shared"):
         page_file(bench, rows)
         fates = Contest(enriched, (*ON_SPARK, *BY_HAND), mib, bench, [rows, table.url, table.name]).fates()
-    what = (
-        f"{rows:,} master rows of 120 bytes and micro-batches of {BATCH:,} rows, with a Java heap of {heap(mib)} MiB; "
-        f"look-ups by hand have {mib} MiB and no Spark"
-    )
-    note = (
-        f"Ours keeps {MEMORY} a task. Seconds include the start of Spark, the cache's first rows and one "
-        "micro-batch to begin with; look-ups by hand begin with nothing in their cache."
-    )
-    doomed = ("spark's join, master broadcast", "full read per batch")
-    return told(fates, doomed, due, f"{rows:,} master rows", what, note)
+    what = f"{rows:,} master rows of 120 bytes, micro-batches of {BATCH:,} rows, {mib} MiB"
+    return figures(fates, due, what, heap=heap(mib), memory=MEMORY)
 
 
-STREAMS: dict[Scale, int] = {"small": 80_000, "full": 200_000}
-"""Rows a side and micro-batch."""
-STREAM_MIB, STREAM_MEMORY = 512, "8MB"
+STREAM_MEMORY = "8MB"
 
 
 def joined(name: str, mib: int, place: str, scale: Scale, rows: int) -> int:
@@ -250,23 +229,16 @@ def joined(name: str, mib: int, place: str, scale: Scale, rows: int) -> int:
     return turn_of(rival_of("online", name), {"batch_rows": rows, "memory": STREAM_MEMORY}, scale)
 
 
-def online(bench: BenchContext) -> Findings:
-    """Short memory: joins of two streams."""
-    rows = STREAMS[bench.scale]
-    due, total = matches(bench, {"batch_rows": rows, "memory": STREAM_MEMORY}), 2 * BATCHES * rows
+def online(bench: BenchContext, sizes: By, limits: By) -> Figures:
+    """Short memory: joins of two streams of so many rows a micro-batch."""
+    rows, mib = sizes[bench.scale], limits[bench.scale]
+    due = matches(bench, {"batch_rows": rows, "memory": STREAM_MEMORY})
     names = (ONLINE_OURS, ONLINE_THEIRS, IN_JAVA)
-    fates = Contest(joined, names, STREAM_MIB, bench, [bench.scale, rows]).fates()
-    size = f"heap of {heap(STREAM_MIB)} MiB"
-    what = f"{due:,} pairs of two streams of {total // 2:,} rows each, with a Java {size}"
-    note = (
-        f"Ours keeps {STREAM_MEMORY} a bucket in memory; RocksDB holds state outside the heap, on disk and in native "
-        "memory."
-    )
-    return told(fates, [IN_JAVA], due, f"{total:,} rows, {size}", what, note)
+    fates = Contest(joined, names, mib, bench, [bench.scale, rows]).fates()
+    what = f"{due:,} pairs of two streams of {BATCHES * rows:,} rows each, with a Java heap of {heap(mib)} MiB"
+    return figures(fates, due, what, memory=STREAM_MEMORY)
 
 
-COLLECTIONS: dict[Scale, tuple[int, int, int]] = {"small": (2, 60, 64), "full": (2, 672, 512)}
-"""Stations, years, and MiB that Saxon may have."""
 QUERY = "7.4"
 PROCESSORS = ("dovetail, 2 tasks", "spark's XML source", "SaxonC-HE")
 
@@ -290,13 +262,11 @@ def queried(name: str, mib: int, place: str, stations: int, years: int, home: st
         return answer(QUERY, [str(item) for item in items or ()])
 
 
-def xquery(bench: BenchContext) -> Findings:
-    """Short memory: a query over XML."""
-    stations, years, mib = COLLECTIONS[bench.scale]
+def xquery(bench: BenchContext, sizes: By, limits: By) -> Figures:
+    """Short memory: a query over XML of two stations and so many years, by a processor that may have so many MiB."""
+    stations, years, mib = 2, sizes[bench.scale], limits[bench.scale]
     params: Params = {"query": QUERY, "stations": stations, "years": years}
     found, due = places(bench, params), expected(params)
     words, size = [stations, years, str(found["/sensors"].parent)], f"{megabytes(found):.0f} MB of XML"
     fates = Contest(queried, PROCESSORS, mib, bench, words, {"SaxonC-HE": "saxonche"}).fates()
-    what = f"Query {QUERY} over {size} files, with {mib} MiB"
-    note = f"Spark, ours and its own, runs with a Java heap of {heap(mib)} MiB; seconds include its start."
-    return told(fates, ["SaxonC-HE"], due, f"{size}, {mib} MiB", what, note)
+    return figures(fates, due, f"Query {QUERY} over {size} files, with {mib} MiB", heap=heap(mib))

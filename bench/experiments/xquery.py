@@ -8,14 +8,16 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import mean
+from typing import Any
 from xml.etree.ElementTree import canonicalize
 
 from bench.case import Params
 from bench.cases.xquery import IN_SQL, SCANS
 from bench.catalogue import load_cases
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid, judged
+from bench.experiment import Cell, Chart, Grid
 from bench.harness import run_point
+from bench.judge import Figures
 from bench.xquery_saxon import Saxon, located
 from bench.xquery_weather import QUERIES, answer, megabytes, places
 from dovetail.errors import DataError
@@ -26,16 +28,6 @@ ONE, TWO, QUARTER, SAXON, SPARK = (
     "dovetail, 1 task", "dovetail, 2 tasks", "dovetail, a quarter", "SaxonC-HE", "spark's XML source",
 )  # fmt: skip
 KINDS = {"7.2": "selection", "7.4": "aggregation", "7.6": "join", "7.8": "join and aggregation"}
-YEARS = {
-    "saxon": (24, 672),
-    "larger": (36, 700),
-    "figure 7.7": (60, 480),
-    "figure 7.8": (48, 240),
-    "figure 7.9": (72, 672),
-}
-"""Years of each of two stations, at small and at full scale."""
-CORES = "This machine has two cores, so there are one and two tasks where the source has up to eight."
-GOOD_SPEED_UP, FLAT = 1.5, 1.3
 Seconds = Mapping[str, Mapping[str, float]]
 """Seconds by query and contestant."""
 
@@ -59,12 +51,14 @@ def point(query: str, stations: int, years: int) -> Params:
 
 
 def timed(bench: BenchContext, params: Params, names: Sequence[str], few: bool = False) -> dict[str, Timed]:
-    """Contestants of the case in turn, round by round, over one point; DataError for a wrong answer or a failure.
+    """Contestants of the case in turn, round by round, over one point, also where they sit out in the case.
+
+    DataError for a wrong answer or a failure.
 
     Of the source's five runs two warm up; at small scale, of three one does. `few`: one warm run.
     """
     warm_up, counted = (1, 1) if few else (2, 3) if bench.scale == "full" else (1, 2)
-    rivals = tuple(rival for name in names for rival in CASE.rivals if rival.name == name)
+    rivals = tuple(replace(r, sits_out=lambda _: None) for name in names for r in CASE.rivals if r.name == name)
     case = replace(CASE, rivals=rivals, baseline=names[0], bounds=(), patience_s=math.inf)
     found = run_point(case, params, bench, warm_up + counted - 1)
     for rival in found.rivals.values():
@@ -139,114 +133,72 @@ def seconds_grid(title: str, sizes: Mapping[str, float], found: Seconds) -> Grid
     return Grid(title, ["query", "kind", "MB", *names], rows)
 
 
-def _listed(figures: Mapping[str, float]) -> str:
-    return ", ".join(f"{value:.2f} for {name}" for name, value in figures.items())
-
-
-def _points(bench: BenchContext, place: str) -> tuple[dict[str, Params], dict[str, float]]:
-    """Every query over both stations, and the megabytes of its collections."""
-    points = {query: point(query, 2, YEARS[place][bench.scale == "full"]) for query in QUERIES}
+def _points(bench: BenchContext, years: Mapping[str, int]) -> tuple[dict[str, Params], dict[str, float]]:
+    """Every query over both stations with as many years each as the scale has, and the megabytes of its collections."""
+    points = {query: point(query, 2, years[bench.scale]) for query in QUERIES}
     return points, {query: size_mb(bench, params) for query, params in points.items()}
 
 
-def saxon(bench: BenchContext) -> Findings:
-    """Figure 7.5."""
-    points, sizes = _points(bench, "saxon")
+def saxon(bench: BenchContext, years: Mapping[str, int]) -> Figures:
+    """Figure 7.5: Saxon beside one task and two, and what twice the readings of a join cost both."""
+    points, sizes = _points(bench, years)
     found = {q: _means(bench, params, (TWO, ONE, SAXON) if q in SCANS else (TWO, ONE)) for q, params in points.items()}
-    gains, alone = ({query: found[query][SAXON] / found[query][mine] for query in SCANS} for mine in (TWO, ONE))
-    years = [_means(bench, point("7.8", 1, n), (TWO, SAXON), few=bench.scale == "small") for n in (1, 2)]
-    growth = {name: years[1][name] / years[0][name] for name in (TWO, SAXON)}
-    parts = [
-        (f"with two tasks faster than Saxon ({_listed(gains)} times)", min(gains.values()) > 1),
-        (f"on average at least 3.5 times as fast ({mean(gains.values()):.1f})", mean(gains.values()) >= 3.5),
-        (
-            f"Saxon compares all pairs of query 7.8: twice the readings take it {growth[SAXON]:.1f} times as long, us "
-            f"{growth[TWO]:.1f} times (asked: more than 3 and less than 2.5)",
-            growth[SAXON] > 3 and growth[TWO] < 2.5,
-        ),
-    ]
-    note = (
-        f"One task is {_listed(alone)} times as fast as Saxon; the source's single partition was slower. {CORES} "
-        f"{sizes['7.2']:.0f} MB; the source has 584. Mean of the runs that count."
-    )
+    pair = [_means(bench, point("7.8", 1, n), (TWO, SAXON), few=bench.scale == "small") for n in (1, 2)]
     rows = sum(same_as_saxon(bench, points[query]) for query in SCANS) + same_as_saxon(bench, point("7.8", 1, 1))
-    pairs = [(name, years[0][name], years[1][name], growth[name]) for name in growth]
-    heads = ("", "one year", "two years", "growth")
-    tables = [
+    named = {
+        "gains": {query: found[query][SAXON] / found[query][TWO] for query in SCANS},
+        "one_task": {query: found[query][SAXON] / found[query][ONE] for query in SCANS},
+        "mb": sizes["7.2"],
+        "pair": pair,
+        "growth": {name: pair[1][name] / pair[0][name] for name in (TWO, SAXON)},
+    }
+    shown: list[Chart | Grid] = [
+        bars("Saxon, one task and two", found),
         seconds_grid("Seconds of warm runs", sizes, found),
-        Grid("Query 7.8 where Saxon still ends: seconds", heads, pairs),
     ]
-    return judged(parts, note, bars("Saxon, one task and two", found), *tables, rows=rows)
+    return Figures(named, shown, rows)
 
 
-def _speed_ups(found: Seconds, fixed: Seconds) -> tuple[dict[str, float], dict[str, float]]:
-    """How many times as fast two tasks are as one, and without what Spark takes however little there is."""
+def _two_tasks(bench: BenchContext, found: Seconds) -> tuple[dict[str, Any], Seconds]:
+    """How many times as fast two tasks are as one, also without what Spark takes however little there is."""
+    fixed = {query: _means(bench, point(query, 2, 1), (TWO, ONE)) for query in QUERIES}
     raw = {query: by[ONE] / by[TWO] for query, by in found.items()}
     net = {q: (by[ONE] - fixed[q][ONE]) / max(1e-3, by[TWO] - fixed[q][TWO]) for q, by in found.items()}
-    return raw, net
+    return {"raw": raw, "net": net}, fixed
 
 
-def larger(bench: BenchContext) -> Findings:
+def larger(bench: BenchContext, years: Mapping[str, int]) -> Figures:
     """Figure 7.6: data larger than what a task may hold; what the work is made of."""
-    points, sizes = _points(bench, "larger")
+    points, sizes = _points(bench, years)
     runs = {q: timed(bench, p, (TWO, ONE, QUARTER) if q == "7.4" else (TWO, ONE)) for q, p in points.items()}
     found = {query: {name: by[name].mean for name in (TWO, ONE)} for query, by in runs.items()}
-    fixed = {query: _means(bench, point(query, 2, 1), (TWO, ONE)) for query in QUERIES}
-    raw, net = _speed_ups(found, fixed)
+    named, fixed = _two_tasks(bench, found)
     held = {name: each.figures["worker_mb"] for name, each in runs["7.4"].items()}
     reading = reading_seconds(bench, points["7.2"]) / found["7.2"][TWO]
-    parts = [
-        (f"two tasks are {_listed(raw)} times as fast as one (asked: {GOOD_SPEED_UP} on average)",
-         mean(raw.values()) >= GOOD_SPEED_UP),
-        (f"without what Spark takes however little there is, {_listed(net)} times",
-         mean(net.values()) >= GOOD_SPEED_UP),
-        (f"reading the files alone is {100 * reading:.0f} % of the time, so the processor decides", reading < 0.25),
-        (f"a worker holds {held[TWO]:.0f} MB of {sizes['7.4']:.0f} MB, and {held[QUARTER]:.0f} MB of a quarter",
-         held[TWO] <= 1.2 * held[QUARTER]),
-    ]  # fmt: skip
+    named |= {"whole": held[TWO], "quarter": held[QUARTER], "reading": reading, "mb": sizes["7.2"]}
     title = "Of two station years, which is what Spark and the plan take"
-    tables = [
-        seconds_grid("Seconds of warm runs", sizes, found),
-        seconds_grid(title, dict.fromkeys(QUERIES, 0.9), fixed),
-    ]
-    note = f"{CORES} {sizes['7.2']:.0f} MB; the source has 15.2 GB on 8 GB of memory."
-    return judged(parts, note, bars("One task and two", found), *tables)
+    shown: list[Chart | Grid] = [bars("One task and two", found), seconds_grid("Seconds of warm runs", sizes, found)]
+    return Figures(named, [*shown, seconds_grid(title, dict.fromkeys(QUERIES, 0.9), fixed)])
 
 
-def speed_up(bench: BenchContext) -> Findings:
+def speed_up(bench: BenchContext, years: Mapping[str, int]) -> Figures:
     """Figure 7.7: one task and two, and Spark's own XML source in place of the source's map/reduce system."""
-    points, sizes = _points(bench, "figure 7.7")
+    points, sizes = _points(bench, years)
     found = {q: _means(bench, p, (TWO, ONE, SPARK) if q in IN_SQL else (TWO, ONE)) for q, p in points.items()}
-    raw, net = _speed_ups(found, {query: _means(bench, point(query, 2, 1), (TWO, ONE)) for query in QUERIES})
-    gains = {query: found[query][SPARK] / found[query][TWO] for query in IN_SQL}
-    parts = [
-        (f"twice the tasks are {_listed(raw)} times as fast (asked: {GOOD_SPEED_UP} on average)",
-         mean(raw.values()) >= GOOD_SPEED_UP),
-        (f"without what Spark takes however little there is, {_listed(net)} times",
-         mean(net.values()) >= GOOD_SPEED_UP),
-        (f"faster than Spark's XML source ({_listed(gains)} times)", min(gains.values()) > 1),
-        (f"by 2.5 times on average, as over the source's rival (found {mean(gains.values()):.2f})",
-         mean(gains.values()) >= 2.5),
-    ]  # fmt: skip
-    note = (
-        f"{CORES} Tasks stand for nodes, and Spark's XML source with SQL, which finds elements by name alone, for "
-        f"MRQL on Hadoop. {sizes['7.2']:.0f} MB; the source has 57 GB."
-    )
-    tables = [seconds_grid("Seconds of warm runs", sizes, found)]
-    return judged(parts, note, bars("One task and two", found), *tables)
+    named, _ = _two_tasks(bench, found)
+    named |= {"gains": {query: found[query][SPARK] / found[query][TWO] for query in IN_SQL}, "mb": sizes["7.2"]}
+    return Figures(named, [bars("One task and two", found), seconds_grid("Seconds of warm runs", sizes, found)])
 
 
-def scale_up(bench: BenchContext, place: str, printed: str) -> Findings:
+def scale_up(bench: BenchContext, years: Mapping[str, int], printed: str) -> Figures:
     """Figures 7.8 and 7.9: one task over one station, two over two."""
-    points, sizes = _points(bench, place)
+    points, sizes = _points(bench, years)
     found, ratios = {}, {}
     for query, params in points.items():
         alone = _means(bench, {**params, "stations": 1}, (ONE,))[ONE]
         both = _means(bench, params, (TWO, SPARK) if query in IN_SQL else (TWO,))
         found[query] = {"1 task, half the data": alone} | {f"{name}, all": each for name, each in both.items()}
         ratios[query] = both[TWO] / alone
-    says = f"twice the data with twice the tasks take {_listed(ratios)} times as long (asked: at most {FLAT} each)"
-    note = f"{CORES} {sizes['7.2'] / 2:.0f} MB a task; the source has {printed} a node with four partitions."
     shown = bars("Twice the data, twice the tasks", found)
     table = seconds_grid("Seconds of warm runs; MB of all the data", sizes, found)
-    return judged([(says, max(ratios.values()) <= FLAT)], note, shown, table)
+    return Figures({"ratios": ratios, "mb": sizes["7.2"] / 2, "printed": printed}, [shown, table])

@@ -3,12 +3,13 @@
 import importlib
 import inspect
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.case import SCALES, Case
-from bench.experiment import Chart, Experiment, Findings, Grid, by_column, close, extent, judged, off, wave
+from bench.case import SCALES, Bound, Case
+from bench.experiment import Chart, Experiment, Findings, Grid, Statement, by_column, close, extent, off, split, wave
 from bench.page import write_page
 from bench.postgres import NEEDED
 from tests.bench.test_harness import rival
@@ -23,7 +24,8 @@ def experiment(run=None, **options: object) -> Experiment:
     chart = Chart("Rate <by> size", "size", "rows/s", {"ours & theirs": [(1, 2.0), (2, 4.0)]}, log_y=True)
     grid = Grid("Sizes", ["size", "rows"], [[1, 2.0], ["<b>", None]])
     fields = {"claim": "It grows <fast>.", "places": ("figure 9",), "measures": ("engine/kernels",), **options}
-    run = run or (lambda bench: Findings("holds", "as told", [chart], [grid], rows=12))
+    found = Findings((Statement("as told", "holds"),), "A note.", [chart], [grid], rows=12)
+    run = run or (lambda bench: found)
     return Experiment(name="scale-x", source="some source", run=run, **fields)
 
 
@@ -56,6 +58,8 @@ def test_page_shows_claim_verdict_picture_and_table(tmp_path: Path, known) -> No
     assert "<svg" in text
     assert "ours &amp; theirs" in text
     assert "12 rows checked" in text
+    assert "holds</span>: as told." in text
+    assert "A note." in text
     assert "stale:" not in text
     assert "<td>theirs</td><td>0.5</td>" in text  # a rival that wins, said plainly
 
@@ -138,17 +142,17 @@ def test_same_figures_draw_the_same_picture(kind: str) -> None:
 def test_experiments_cannot_be_built_wrong() -> None:
     for name in ("other-x", "x"):
         with pytest.raises(PlanError, match=f"'{name}' must be named after its family"):
-            Experiment(name, (), "c", lambda bench: Findings("holds", ""))
+            Experiment(name, (), "c", lambda bench: Findings())
     with pytest.raises(PlanError, match="has 2 columns, but a row of 1"):
         Grid("t", ["a", "b"], [[1]])
 
 
 def test_source_and_measured_code_follow_from_the_family() -> None:
-    made = Experiment("online-x", (), "c", lambda bench: Findings("holds", ""))
+    made = Experiment("online-x", (), "c", lambda bench: Findings())
     assert made.source == "Bornea 2010"
     assert {"engine", "joins/online", "bench/experiments/online"} <= set(made.measures)
     assert "spark" not in made.measures
-    assert "spark" in Experiment("online-x", (), "c", lambda bench: Findings("holds", ""), "measured").measures
+    assert "spark" in Experiment("online-x", (), "c", lambda bench: Findings(), "measured").measures
 
 
 def test_tables_are_rounded_and_drawn_by_column() -> None:
@@ -158,19 +162,52 @@ def test_tables_are_rounded_and_drawn_by_column() -> None:
     assert grid.chart("y", {"only": 2}, log_x=True) == Chart("t", "x", "y", {"only": [(1, 0), (2, 3)]}, log_x=True)
 
 
-def test_verdicts_follow_from_statements() -> None:
-    yes, no = ("a is 1", True), ("b is 2", False)
-    assert judged([yes, yes]).verdict == "holds"
-    assert judged([no]).verdict == "does not hold"
-    found = judged([no, yes], "Note.", rows=3)
-    assert (found.verdict, found.why, found.rows) == (
-        "holds in part",
-        "Holds: a is 1. Does not hold: b is 2. Note.",
-        3,
+def test_a_claim_holds_if_all_of_its_statements_that_were_tested_do() -> None:
+    yes, no, untested = (Statement.of(("a is 1", holds)) for holds in (True, False, None))
+    assert Findings((yes, untested)).verdict == "holds"
+    assert Findings((yes, no)).verdict == "does not hold"
+    assert Findings((untested,)).verdict == Findings().verdict == "not tested here"
+    assert Statement.of(("an array said so", np.bool_(True))).verdict == "holds"  # type: ignore[arg-type]  # as comparisons give
+
+
+def test_a_statement_that_does_not_hold_says_whose_fault_it_is() -> None:
+    assert (
+        Statement.of(("it is fast", False), "scale: two cores").explain() == " (the scale here): it is fast. Two cores."
     )
-    assert judged([("an array said so", np.bool_(True))]).verdict == "holds"  # type: ignore[list-item]  # as comparisons give
-    with pytest.raises(DataError, match="at least one statement"):
-        judged([])
+    assert Statement.of(("it is fast", False)).explain() == " (unexplained): it is fast."
+    assert Statement.of(("it is fast", True), "scale: two cores").explain() == ": it is fast."
+    with pytest.raises(PlanError, match=r"must begin with one of \['source', 'ours', 'scale'\]"):
+        Statement.of(("it is fast", False), "two cores")
+
+
+def test_every_fault_in_the_tables_is_one_of_the_three() -> None:
+    for entry in catalogue.load_experiments().values():
+        judge = entry.run.judge
+        own = [state[3] for state in judge.states if not isinstance(state, str) and len(state) == 4]
+        for fault in filter(None, [judge.fault, *own]):
+            assert fault.startswith(("source: ", "ours: ", "scale: ", "{")), (entry.name, fault)
+
+
+def test_figures_are_split_into_those_that_fit_and_those_that_do_not() -> None:
+    assert split("at most 2", {"a": 1.0, "b": 3.0}, 2) == [("at most 2 (a 1.00)", True), ("at most 2 (b 3.00)", False)]
+    assert split("at least 2", {"a": 1.0}, least=2) == [("at least 2 (a 1.00)", False)]
+    assert split("nothing", {}, 2) == []
+
+
+def test_claims_on_speed_and_memory_are_on_the_page_and_counted(tmp_path: Path, known) -> None:
+    """Also those that speak of another scale, unless that one is there."""
+    bounds = (Bound("twice", "ours", 1.0, against="theirs"), Bound("at full size", "ours", 3.0, scale="full"))
+    entry = replace(counting(), bounds=bounds)
+    known(entry)
+    page.keep(harness.run([entry], "small", rounds=1), tmp_path)
+    text = write_page(tmp_path, tmp_path)[0].read_text()
+    assert "1 entries, 2 claims: 1 does not hold, 1 not tested here" in text
+    assert "it speaks of full scale" in text
+    assert "does not hold</span> (our code): twice" in text
+    assert "<td> (our code): twice" in text.partition("What does not hold</h2>")[2]
+    page.keep(harness.run([entry], "full", rounds=1), tmp_path)
+    text = write_page(tmp_path, tmp_path)[0].read_text()
+    assert "1 entries, 3 claims: 2 does not hold, 1 holds" in text
 
 
 def test_figures_that_are_close_or_rise_and_fall() -> None:
@@ -204,7 +241,7 @@ def test_counted_experiments_run_in_processes_of_their_own_and_come_first() -> N
     names = ("interval-memory-tuples", "semistream-mesh-memory-split", "semistream-r-mesh-tables", "semistream-mesh-io")
     chosen = catalogue.choose(names)
     log: list[str] = []
-    entries = [experiment(lambda bench: Findings("holds", "last"), ground="measured"), *chosen]
+    entries = [experiment(lambda bench: Findings(), ground="measured"), *chosen]
     report = harness.run(entries, "small", watch=lambda entry, *_: log.append(entry.name), at_once=2)
     assert report.failures == []
     found = {result.experiment.name: result for result in report.experiments}
@@ -226,7 +263,7 @@ def test_what_another_process_cannot_run_is_a_failure() -> None:
 
 def test_lanes_take_whole_families_and_then_what_another_would_do_last() -> None:
     def named(family: str, number: int) -> Experiment:
-        return Experiment(f"{family}-{number}", (), "c", lambda bench: Findings("holds", ""))
+        return Experiment(f"{family}-{number}", (), "c", lambda bench: Findings())
 
     waiting = harness._Waiting([named("online", 1), *(named("scale", n) for n in (1, 2, 3))], 2)
     taken = [found.name for number in (0, 1, 0, 1) if (found := waiting.next(number)) is not None]

@@ -5,7 +5,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from bench.case import Bound, Case, CaseResult, Outcome, Params, PointResult, Rival, RivalResult, Run, Sample
+from bench.case import (
+    NOT_MEASURED,
+    Bound,
+    Case,
+    CaseResult,
+    Outcome,
+    Params,
+    PointResult,
+    Rival,
+    RivalResult,
+    Run,
+    Sample,
+)
 from bench.context import BenchContext
 
 from bench import harness
@@ -171,12 +183,12 @@ def judged(a: list[float], b: list[float], bound: Bound, status: str = "ok") -> 
 def test_claims_hold_or_do_not_or_were_not_measured() -> None:
     assert judged([9.0, 2.0], [1.0, 1.0], TWICE) == "holds"
     assert judged([9.0, 2.1], [1.0, 1.0], TWICE) == "does not hold"
-    assert judged([9.0, 2.0], [1.0, 1.0], TWICE, "unavailable") == "not measured"
+    assert judged([9.0, 2.0], [1.0, 1.0], TWICE, "unavailable") == "not tested here"
     assert judged([9.0, 2.0], [1.0, 1.0], Bound("cold", "a", 2.0, against="b", phase="cold")) == "does not hold"
-    assert judged([9.0, 2.0], [1.0, 1.0], Bound("full", "a", 2.0, against="b", scale="full")) == "other scale"
+    assert judged([9.0, 2.0], [1.0, 1.0], Bound("full", "a", 2.0, against="b", scale="full")) == "not tested here"
     assert judged([9.0, 2.0], [1.0, 1.0], Bound("absolute", "a", 2.5)) == "holds"
     assert judged([9.0, 2.0], [1.0, 1.0], Bound("spill", "a", 3.9, figure="spilled")) == "does not hold"
-    assert judged([9.0, 2.0], [1.0, 1.0], Bound("unknown", "a", 9.0, figure="comparisons")) == "not measured"
+    assert judged([9.0, 2.0], [1.0, 1.0], Bound("unknown", "a", 9.0, figure="comparisons")) == "not tested here"
 
 
 def test_a_claim_is_judged_at_its_worst_point_and_needs_all_of_them() -> None:
@@ -187,12 +199,16 @@ def test_a_claim_is_judged_at_its_worst_point_and_needs_all_of_them() -> None:
     assert verdict.verdict == "does not hold"
     assert verdict.worst is not None
     assert verdict.worst.median == 5.0
-    assert CaseResult(subject, "small", []).judged[0].verdict == "not measured"
+    assert CaseResult(subject, "small", []).judged[0].untested == NOT_MEASURED
 
 
 def test_broken_claims_are_those_that_cannot_be_relied_on() -> None:
     report = harness.run([case(rival("a", [], seconds=3.0), rival("b", []), bounds=(TWICE,))], "small", rounds=1)
     assert report.broken_claims == ["at most twice: a / b <= 2 (warm seconds): does not hold"]
+    other = Bound("full", "a", 2.0, against="b", scale="full")
+    missing = rival("b", [], requires=("no_such_module_of_ours",))
+    for rivals, bound, broken in (((rival("a", []), missing), TWICE, 1), ((rival("a", []), rival("b", [])), other, 0)):
+        assert len(harness.run([case(*rivals, bounds=(bound,))], "small", rounds=1).broken_claims) == broken
 
 
 def test_the_report_is_json_with_the_place_of_measurement() -> None:

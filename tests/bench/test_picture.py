@@ -26,7 +26,7 @@ def figures(place: Path, **changes: object) -> Path:
     point = {"params": {"rows": 1000, "output": "a < b"}, "rivals": [rival("ours", 1.0), rival("theirs", 3.0)]}
     point["rivals"].append(rival("absent", 9.0, "unavailable"))  # type: ignore[attr-defined]  # the list above
     case = {"name": "race", "question": "Who & why?", "baseline": "ours", "points": [point]}
-    whole = {"format": 1, "machine": {"cpu": "some", "usable_cores": 2}, "cases": [case], "experiments": []} | changes
+    whole = {"format": 2, "machine": {"cpu": "some", "usable_cores": 2}, "cases": [case], "experiments": []} | changes
     file = place / "figures.json"
     file.write_text(json.dumps(whole))
     return file
@@ -58,7 +58,7 @@ def test_the_command_names_what_it_drew(tmp_path: Path) -> None:
     assert result.stdout.strip() == str(tmp_path / "p" / "race.svg")
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": 1}'])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"format": 2}'])
 def test_what_is_no_figures_file_is_said(tmp_path: Path, content: str) -> None:
     file = tmp_path / "other.json"
     file.write_text(content)

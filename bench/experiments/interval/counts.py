@@ -11,7 +11,7 @@ import pyarrow as pa
 from bench.context import BenchContext
 from bench.experiment import Chart
 from bench.experiments.interval.runs import JOINS, PADDING, Side, pairs, run, steady
-from bench.experiments.interval.spread import DURATIONS, RELATIONS, SHORT, TWO_INPUTS, shipped, two_inputs
+from bench.experiments.interval.spread import RELATIONS, SHORT, Shape, shipped, sides_of
 from bench.judge import Figures
 from dovetail.joins.interval.operators import Frames
 
@@ -59,10 +59,10 @@ def who_spills(bench: BenchContext, sets: Mapping[str, tuple[int, int, int, str]
     return replace(found, rows=checked)
 
 
-def dip_by_duration(bench: BenchContext) -> Figures:
+def dip_by_duration(bench: BenchContext, durations: Sequence[int]) -> Figures:
     """Figure 3.34: partitions, passes and frames of DIP."""
     time_range, rows, checked = 500 if bench.scale == "small" else 1_000, [], 0
-    for d in DURATIONS:
+    for d in durations:
         side = steady(time_range, (10, d), tuple_bytes=2_296, filled=False)
         ran = run("DIP", side, side, pairs(side, side), frames=SHORT)
         value = ran.metrics.value
@@ -74,12 +74,12 @@ def dip_by_duration(bench: BenchContext) -> Figures:
     return replace(found, rows=checked)
 
 
-def relations(bench: BenchContext) -> Figures:
+def relations(bench: BenchContext, sets: Mapping[str, Shape]) -> Figures:
     """Comparisons, tuples held and pairs of the three relations on all the data sets, by sort-merge."""
     rows, held = [], {relation: list[tuple[str, float]]() for relation in RELATIONS}
     fewer_held, fewer_compared = list[bool](), list[bool]()
-    for which in (*TWO_INPUTS, "shipping"):
-        left, right = shipped(bench) if which == "shipping" else two_inputs(bench, TWO_INPUTS[which], 1_000)
+    for which, shape in sets.items():
+        left, right = sides_of(shape, 1_000) if shape else shipped(bench)
         ran = {r: run("SM", left, right, pairs(left, right, r), relation=r) for r in RELATIONS}
         base = ran["overlapping"]
         for relation, one in ran.items():

@@ -169,6 +169,7 @@ def io(bench: BenchContext, mixed: bool, printed: Printed) -> Figures:
         "most": {name: max(row[2][place] for row in printed) / 100 for place, name in enumerate(JOINS)},
         "all_spill": all(ran.moved for ran in ranged),
         "spills": spills,
+        "instants": io_range("SM", 10, mixed, bench.scale),
     }
     return Figures(named, [chart, grid], sum(ran.pairs for ran in ranged))
 

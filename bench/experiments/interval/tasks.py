@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Grid, Part, listed
 from bench.experiments.interval.runs import AMPLE, JOINS, ROWS_A_BATCH, Side, TopOverlaps, pairs
 from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE
 from dovetail.engine.kernels.arrays import int64s
@@ -159,7 +158,6 @@ def _side_rows(delivered: list[pa.RecordBatch], number: int, columns: SideColumn
     return table.rename_columns([names.get(name, name) for name in columns.columns]).combine_chunks()
 
 
-CORES = "Two cores of one machine stand for the source's nodes and threads."
 Seconds = dict[str, dict[int, Spread]]
 """What each line did, by the number of tasks."""
 
@@ -201,49 +199,3 @@ def _prepared(bench: BenchContext, work: Work, tasks: int) -> tuple[Placed, int,
     points = [int(starts[starts.size * i // tasks]) for i in range(1, tasks)]  # as many starts fall to each task
     placed = placed_over(left, right, points, work.relation)
     return placed, pairs(work.left, work.right, work.relation), work
-
-
-def rows_checked(found: Mapping[str, Mapping[int, Spread]]) -> int:
-    """Pairs of all runs."""
-    return sum(run.pairs for runs in found.values() for run in runs.values())
-
-
-def table(title: str, found: Mapping[str, Mapping[int, Spread]]) -> Grid:
-    """Seconds of every run, and each over that of one task."""
-    tasks = list(next(iter(found.values())))
-    heads = ["join", *(f"{n} tasks, s" for n in tasks), *(f"{n} tasks, join alone, s" for n in tasks)]
-    rows: list[list[Cell]] = [
-        [name, *(r.seconds for r in runs.values()), *(r.slowest_join for r in runs.values())]
-        for name, runs in found.items()
-    ]
-    return Grid(title, heads, rows)
-
-
-def chart(title: str, found: Mapping[str, Mapping[int, Spread]]) -> Chart:
-    """Seconds over tasks."""
-    lines = {name: [(n, run.seconds) for n, run in runs.items()] for name, runs in found.items()}
-    return Chart(title, "tasks", "seconds", lines)
-
-
-def judge_speed_up(checks: list[Part], found: Seconds, least: float = 1.4) -> None:
-    """Two tasks on two cores are so much faster than one, join by join; four are no faster by more than a quarter."""
-    twice = {name: runs[1].seconds / runs[2].seconds for name, runs in found.items()}
-    _judge_each(checks, f"two tasks are at least {least} times as fast as one", twice, lambda gain: gain >= least)
-    if all(4 in runs for runs in found.values()):
-        more = {name: runs[2].seconds / runs[4].seconds for name, runs in found.items()}
-        _judge_each(checks, "four tasks on two cores gain nothing more", more, lambda gain: gain < 1.25)
-
-
-def judge_scale_up(checks: list[Part], found: Seconds, tasks: int = 2, most: float = 1.35) -> None:
-    """So many tasks with as much work each take at most so much longer than one, join by join."""
-    longer = {name: runs[tasks].seconds / runs[1].seconds for name, runs in found.items()}
-    says = f"{tasks} tasks with as much work each take at most {most} times as long as one"
-    _judge_each(checks, says, longer, lambda ratio: ratio <= most)
-
-
-def _judge_each(checks: list[Part], says: str, by_join: Mapping[str, float], fits: Callable[[float], bool]) -> None:
-    """One statement of the joins of which it is true, and one of the others."""
-    for wanted in (True, False):
-        some = {name: value for name, value in by_join.items() if fits(value) is wanted}
-        if some:
-            checks.append((f"{says} ({listed(some)})", wanted))

@@ -10,9 +10,10 @@ from itertools import product
 from typing import Final
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid, Opinion, reported
+from bench.experiment import Cell, Chart, Grid
 from bench.experiments.models.interval import Mix, Pair, row_bytes
-from bench.experiments.models.semistream_runs import LOADS, Scene, counted, decided, scenes, typical_costs
+from bench.experiments.models.semistream import LOADS, Scene, counted, decided, scenes, typical_costs
+from bench.judge import Figures
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.compile import warm
@@ -25,10 +26,6 @@ from dovetail.joins.interval.request import JoinOptions, Request
 
 NEAR: Final = 1.10
 """A choice is good if it costs at most so many times what the best candidate costs."""
-WANTED: Final = 0.90
-"""The share of settings in which the choice must be good."""
-HALF: Final = 0.75
-"""The share from which the claim still holds in part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,19 +56,17 @@ class Chosen:
         return self.ratio <= NEAR
 
 
-def judged_choices(found: Sequence[Chosen], what: str, rows: int, further: Sequence[Grid] = ()) -> Findings:
-    """The verdict on the choices, with the settings in which they were not good; `what` names the cost."""
-    good = sum(one.good for one in found)
-    exact = sum(one.chosen == one.best for one in found)
-    share, worst = good / len(found), max(found, key=lambda one: one.ratio)
-    verdict: Opinion = "holds" if share >= WANTED else "holds in part" if share >= HALF else "does not hold"
-    lost = sum(one.ratio - 1 for one in found) / len(found)
-    why = (
-        f"Of {len(found)} settings the choice was the best one or within 10 % of it by {what} in {good} ({share:.1%}; "
-        f"wanted {WANTED:.0%}), in {exact} exactly the best. On average it cost {lost:.1%} more than the best, "
-        f"at worst {worst.ratio:.2f} times as much ({worst.chosen} in place of {worst.best}: {worst.setting})."
-    )
-    return reported(verdict, why, _ratios(found), _rest(found, what), _who(found), *further, rows=rows)
+def figures(found: Sequence[Chosen], what: str, rows: int, every: Grid) -> Figures:
+    """The choices, and what they cost beyond the best; `what` names the cost, `every` has all settings."""
+    named = {
+        "n": len(found),
+        "what": what,
+        "good": sum(one.good for one in found),
+        "exact": sum(one.chosen == one.best for one in found),
+        "lost": sum(one.ratio - 1 for one in found) / len(found),
+        "worst": max(found, key=lambda one: one.ratio),
+    }
+    return Figures(named, [_ratios(found), _rest(found, what), _who(found), every], rows)
 
 
 def _ratios(found: Sequence[Chosen]) -> Chart:
@@ -212,8 +207,8 @@ class _Timed:
         return Chosen(str(self.setting), self.choice.best.label, best)
 
 
-def judge_interval(settings: Iterable[ChoiceSetting]) -> Findings:
-    """The verdict over settings; everything is compiled before the first is timed."""
+def chosen_operators(settings: Iterable[ChoiceSetting]) -> Figures:
+    """The choices in some settings; everything is compiled before the first is timed."""
     warm()
     found, rows = [], 0
     for setting in settings:
@@ -221,12 +216,12 @@ def judge_interval(settings: Iterable[ChoiceSetting]) -> Findings:
         found.append(timed.chosen())
         rows += timed.pairs
     table = settings_table(found, "Least processor times of all candidates", 1e3, "ms")
-    return judged_choices(found, "processor time", rows, [table])
+    return figures(found, "processor time", rows, table)
 
 
-def interval(bench: BenchContext) -> Findings:
+def interval(bench: BenchContext) -> Figures:
     """Operators of the interval join, by their processor time."""
-    return judge_interval(choice_grid(bench.scale == "small"))
+    return chosen_operators(choice_grid(bench.scale == "small"))
 
 
 def chosen(scene: Scene, loads: int) -> tuple[Chosen, int]:
@@ -240,15 +235,15 @@ def chosen(scene: Scene, loads: int) -> tuple[Chosen, int]:
     return Chosen(str(scene), pick, costs), rows
 
 
-def judge_semistream(some: Sequence[Scene], loads: int) -> Findings:
-    """The verdict over scenes."""
+def chosen_joins(some: Sequence[Scene], loads: int) -> Figures:
+    """The choices in some scenes."""
     found = [chosen(scene, loads) for scene in some]
     choices = [one for one, _ in found]
     table = settings_table(choices, "Counted cost of all candidates", 1e6, "us a row")
-    return judged_choices(choices, "counted time a row", sum(rows for _, rows in found), [table])
+    return figures(choices, "counted time a row", sum(rows for _, rows in found), table)
 
 
-def semistream(bench: BenchContext) -> Findings:
+def semistream(bench: BenchContext) -> Figures:
     """Semi-stream joins, by their counted time a row."""
     with typical_costs(bench.scratch):
-        return judge_semistream(scenes(), LOADS[bench.scale])
+        return chosen_joins(scenes(), LOADS[bench.scale])

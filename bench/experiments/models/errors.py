@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from bench.experiment import Chart, Grid, Opinion, extent
+from bench.experiment import Chart, Grid
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,18 +81,3 @@ def against_chart(compared: Sequence[Compared], what: str, unit: str) -> Chart:
     return Chart(
         f"Predicted beside counted: {what}", f"counted, {unit}", f"predicted, {unit}", lines, "line", True, True
     )
-
-
-def verdict_on(
-    found: Sequence[Spread], most: Mapping[str, float], note: str, further: bool = True
-) -> tuple[Opinion, str]:
-    """Holds if all median errors are at most so much, and what is asked further; in part if most models are right."""
-    right = [s for s in found if s.median <= most[s.what]]
-    opinion: Opinion = "holds in part" if 2 * len(right) > len(found) else "does not hold"
-    if len(right) == len(found) and further:
-        opinion = "holds"
-    told = [(what, limit, [s.median for s in found if s.what == what]) for what, limit in most.items()]
-    texts = [f"{what} {extent(errors, '.1%')} (allowed {limit:.0%})" for what, limit, errors in told if errors]
-    wrong = [f"{s.algorithm} ({s.what} {s.median:.0%})" for s in found if s not in right]
-    why = f"Median errors over the settings, by algorithm: {', '.join(texts)}. {note}"
-    return opinion, why + (f" Outside: {', '.join(wrong)}." if wrong else "")

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Grid
-from bench.experiments.online.counting import COLUMNS, Counted, counted
+from bench.experiment import Cell, Grid
+from bench.experiments.online.counting import COLUMNS, counted
 from bench.experiments.online.shares import NAMED, Shares, factor, proofs_of, shares_of, shown
 from bench.experiments.online.streams import (
     BANDS,
@@ -30,32 +30,15 @@ def sized(streams: Streams, percent: int) -> tuple[int, int]:
     return memory, max(10, memory // 200)
 
 
-def _time_chart(streams: Streams, found: Mapping[str, Counted]) -> Chart:
-    total = streams.pairs
-    lines = {
-        shown(name): [(round(100 * at), 100.0 * each.found_at(at) / total) for at in TENTHS]
-        for name, each in found.items()
-    }
-    return Chart(
-        f"{streams.name}: results over time, memory 5 %", "% of the input that has come", "% of all pairs", lines
-    )
-
-
-def _time_grid(streams: Streams, found: Mapping[str, Counted]) -> Grid:
-    rows: list[list[Cell]] = [[shown(name), *(each.found_at(at) for at in TENTHS)] for name, each in found.items()]
-    heads = ["pairs when", *(f"{round(100 * at)} % has come" for at in TENTHS)]
-    return Grid(f"{streams.name}: {len(streams.left):,} and {len(streams.right):,} rows", heads, rows)
-
-
-def over_time(bench: BenchContext, stand_in: str, real: str) -> Figures:
-    """Figures 7 and 8: pairs by the part of the input that has come; `behind` is where DINER is not first."""
+def over_time(bench: BenchContext, stand_in: str, real: str) -> list[Figures]:
+    """Figures 7 and 8: pairs by the part of the input that has come, of a stand-in and of recorded data."""
     rows = min(SOURCE_ROWS[stand_in], 10_000) if bench.scale == "small" else SOURCE_ROWS[stand_in]
-    sets = [synthetic(stand_in, None, rows), recorded(real)]
-    found = [{name: counted(name, one, *sized(one, 5)) for name in COLUMNS} for one in sets]
-    ends = {s.name: {name: float(c.found) for name, c in each.items()} for s, each in zip(sets, found, strict=True)}
-    drawn: list[Chart | Grid] = [*map(_time_chart, sets, found), *map(_time_grid, sets, found)]
-    by_name = {one.name: each for one, each in zip(sets, found, strict=True)}
-    return Figures(NAMED | {"found": by_name, "ends": ends, "TENTHS": TENTHS}, drawn, proofs_of(sets))
+    every = []
+    for one in (synthetic(stand_in, None, rows), recorded(real)):
+        found = {name: counted(name, one, *sized(one, 5)) for name in COLUMNS}
+        named = NAMED | {"found": found, "keys": one, "total": one.pairs, "TENTHS": TENTHS}
+        every.append(Figures(named, rows=proofs_of([one])))
+    return every
 
 
 def by_memory(bench: BenchContext, joins: Sequence[str]) -> Figures:
@@ -70,18 +53,12 @@ def memory(bench: BenchContext) -> Figures:
     """Figure 9: gains by memory."""
     found = by_memory(bench, ())
     every: Mapping[str, Mapping[int, Shares]] = found.named["found"]
-    gains = {r: {name: [factor(by[p], r) for p in MEMORY] for name, by in every.items()} for r in NAMED["RIVALS"]}
+    gains = {
+        r: {name: [factor(by[p], r) for p in MEMORY] for name, by in every.items()}
+        for r in (*NAMED["RIVALS"], "oldest")
+    }
     lines = {f"{name}, {percent} %": shares for name, by in every.items() for percent, shares in by.items()}
-    charts = [
-        Chart(
-            f"DINER against {shown(rival)} by memory",
-            "memory, % of all rows",
-            f"pairs of {shown(rival)}, % of DINER's",
-            {name: [(p, 100 / factor(by[p], rival)) for p in MEMORY] for name, by in every.items()},
-        )
-        for rival in (*NAMED["RIVALS"], "oldest")
-    ]
-    return replace(found, named={**found.named, "gains": gains, "lines": lines}, shown=[*charts, _memory_grid(every)])
+    return replace(found, named={**found.named, "gains": gains, "lines": lines}, shown=[_memory_grid(every)])
 
 
 def _memory_grid(found: Mapping[str, Mapping[int, Shares]]) -> Grid:
@@ -102,18 +79,9 @@ def shares(bench: BenchContext) -> Figures:
     found = by_memory(bench, ("DINER", "oldest"))
     every = found.named["found"]
     diner = {name: [by[percent]["DINER"] for percent in MEMORY] for name, by in every.items()}
+    oldest = {name: [by[percent]["oldest"] for percent in MEMORY] for name, by in every.items()}
     closed = [round(100 * (2 * p / 100 - (p / 100) ** 2), 2) for p in MEMORY]
-    rows: list[list[Cell]] = []
-    for name, each in diner.items():
-        rows.append([name, "DINER", *each])
-        rows.append([name, "oldest first", *(every[name][p]["oldest"] for p in MEMORY)])
-        if name in PRINTED["shares"]:
-            rows.append([name, "printed, DINER on the source's data", *PRINTED["shares"][name]])
-    rows.append(["any without order", "oldest first, in closed form", *closed])
-    grid = Grid("Percent of the result while rows arrive", ["set", "", *(f"{p} % memory" for p in MEMORY)], rows)
-    lines = {name: list(zip(MEMORY, each, strict=True)) for name, each in diner.items()}
-    chart = Chart("DINER's share", "memory, % of all rows", "% of the result while rows arrive", lines)
-    return replace(found, named={**found.named, "diner": diner, "closed": closed}, shown=[chart, grid])
+    return replace(found, named={**found.named, "diner": diner, "oldest": oldest, "closed": closed})
 
 
 BAND_JOINS = ("DINER", "PMJ", "oldest")
@@ -127,27 +95,10 @@ def band_shares(streams: Streams, percent: int) -> dict[str, float]:
 def bands(bench: BenchContext) -> Figures:
     """DINER and PMJ at 5 and 20 % memory; the hash joins find no bands."""
     sets = {each.name: each.within(BANDS[each.name]) for each in like_the_source(bench.scale == "small")}
-    found = {(name, percent): band_shares(each, percent) for name, each in sets.items() for percent in (5, 20)}
-    rows: list[list[Cell]] = []
-    for (name, percent), shares in found.items():
-        printed = PRINTED["bands"].get(name, (None,) * 4)
-        at = 0 if percent == 5 else 1
-        ratio = shares["DINER"] / max(shares["PMJ"], 1e-9)
-        cells = [shares[each] for each in BAND_JOINS]
-        rows.append([name, len(sets[name].left), percent, *cells, ratio, printed[at], printed[at + 2]])
-    heads = (
-        "set",
-        "rows a side",
-        "memory %",
-        "DINER",
-        "PMJ",
-        "oldest first",
-        "DINER / PMJ",
-        "DINER, spec.",
-        "PMJ, spec.",
-    )
-    bars = {shown(each): [(name, found[name, 5][each]) for name in sets] for each in BAND_JOINS}
-    chart = Chart("Band joins, memory 5 %", "set", "% of the result while rows arrive", bars, kind="bar")
-    grid = Grid("Band joins: percent of the result while rows arrive", heads, rows)
-    few = {name: found[name, 5] for name in sets}
-    return Figures({"found": few}, [chart, grid], proofs_of([each.first(300) for each in sets.values()]))
+    every = {(name, percent): band_shares(each, percent) for name, each in sets.items() for percent in (5, 20)}
+    printed = {
+        (name, percent): PRINTED["bands"][name][percent == 20 :: 2] if name in PRINTED["bands"] else (None, None)
+        for name, percent in every
+    }
+    named = NAMED | {"every": every, "found": {name: every[name, 5] for name in sets}, "printed": printed, "sets": sets}
+    return Figures(named, rows=proofs_of([each.first(300) for each in sets.values()]))

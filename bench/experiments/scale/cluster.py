@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from bench.child import run_child
 from bench.context import BenchContext
-from bench.experiment import Chart, Findings, Grid, Opinion, reported
 from bench.intervals import overlap_counts, write_files
+from bench.judge import Figures
 from bench.xquery_weather import FIRST_YEAR, QUERIES
 from dovetail.errors import DataError
 from dovetail.joins.interval.api import interval_join
@@ -171,30 +171,18 @@ def compared(local: Ran, cluster: Ran, wanted: dict[str, int]) -> None:
             raise DataError(f"{family}: the cluster gave other rows than one process did.")
 
 
-def judged(local: Ran, cluster: Ran, wanted: dict[str, int]) -> Findings:
-    """Holds where the answers are the same and both executors took part."""
+def figures(local: Ran, cluster: Ran, wanted: dict[str, int]) -> Figures:
+    """Who worked, and what went through the shuffle, once the answers were found to be the same."""
     compared(local, cluster, wanted)
-    worked = [name for name, tasks in cluster.tasks.items() if name != "driver" and tasks > 0]
-    verdict: Opinion = "holds" if len(worked) == 2 else "holds in part"
-    shuffled = sum(asked.shuffle_bytes for asked in cluster.families.values())
-    why = (
-        f"In {CLUSTER} {len(worked)} executors ended {sum(cluster.tasks.values())} tasks; rows and checksums of all "
-        f"{len(wanted)} joins are those of one process, their numbers also those of an independent count. "
-        f"{shuffled / 1e6:.1f} MB went through the shuffle."
-    )
     both = [(family, here, cluster.families[family]) for family, here in local.families.items()]
     rows = [(f, a.rows, a.seconds, b.seconds, a.shuffle_bytes, b.shuffle_bytes) for f, a, b in both]
-    heads = ("join", "rows", "one process, s", "cluster, s", "shuffle bytes, one process", "shuffle bytes, cluster")
-    bars = {
-        "one process": [(family, asked.seconds) for family, asked in local.families.items()],
-        "two executors": [(family, asked.seconds) for family, asked in cluster.families.items()],
-    }
-    tasks = Grid("Tasks by process of the cluster", ("process", "tasks"), sorted(cluster.tasks.items()))
-    chart = Chart("Seconds, better of two", "join", "seconds", bars, kind="bar")
-    return reported(verdict, why, chart, Grid("Joins", heads, rows), tasks, rows=2 * sum(wanted.values()))
+    worked = [name for name, tasks in cluster.tasks.items() if name != "driver" and tasks > 0]
+    more = {"worked": worked, "tasks": cluster.tasks, "joins": list(wanted), "cluster": CLUSTER}
+    found = Figures.of(rows, "join rows here there shuffled_here shuffled", **more)
+    return replace(found, rows=2 * sum(wanted.values()))
 
 
-def two_executors(bench: BenchContext) -> Findings:
+def two_executors(bench: BenchContext) -> Figures:
     """All joins here and in a cluster."""
     place = bench.scratch / "cluster"
     write_data(place, ROWS[bench.scale])
@@ -203,4 +191,4 @@ def two_executors(bench: BenchContext) -> Findings:
         ask_in_cluster, str(place), scratch=bench.scratch, env=_TESTING, patience_s=_PATIENCE_S
     ).answered()
     families = {name: Asked(**asked) for name, asked in there["families"].items()}
-    return judged(here, Ran(families, there["tasks"]), expected(place))
+    return figures(here, Ran(families, there["tasks"]), expected(place))

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,10 @@ from pyspark.sql import DataFrame
 from bench.case import Scale
 from bench.context import BenchContext
 from bench.enrichment import matched, page_file, stream_rows
-from bench.experiment import Chart, Findings, Grid, Opinion, reported
+from bench.experiment import Chart, Grid
 from bench.experiment import slope as power
 from bench.intervals import overlap_counts, to_sink, write_files
+from bench.judge import Figures
 from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
 from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import DataError
@@ -28,10 +29,6 @@ from dovetail.workloads import Exponential, RandomIntervals
 from dovetail.xml.api import plan_xquery
 
 DOUBLINGS: Final = 5
-LINEAR: Final = 1.15
-"""Slopes up to this count as near-linear: doubled input takes at most 2.2 times as long."""
-IN_PART: Final = 1.4
-"""Up to this slope, the claim of linear growth still holds in part, even if no curve is near-linear."""
 ROUNDS: Final = 2
 _CONSTANT: Final = 0.25  # of the time of the smallest size; where less is added, a slope says nothing
 _FILES = 4
@@ -110,36 +107,19 @@ def added_slope(points: Sequence[Point]) -> float | None:
     return None if min(point.seconds for point in added) < _CONSTANT * first.seconds else slope(added)
 
 
-def found(lines: Mapping[str, Sequence[Point]], unit: str, what: str) -> Findings:
-    """The verdict: near-linear if the slopes over the larger half are, on every curve."""
+def figures(lines: Mapping[str, Sequence[Point]], unit: str, what: str) -> Figures:
+    """Slopes over the larger half of each curve, and of what is added to its smallest size."""
     slopes = {name: slope(larger_half(points)) for name, points in lines.items()}
     added = {name: added_slope(points) for name, points in lines.items()}
-    verdict = _verdict([max(value, added[name] or 0.0) for name, value in slopes.items()])
-    told = ", ".join(f"{name} {value:.2f} ({_shown(added[name])})" for name, value in slopes.items())
-    first, *_, last = next(iter(lines.values()))
-    why = (
-        f"{what}, from {first.size:,.4g} to {last.size:,.4g} {unit} (doubled five times); slope of log seconds over "
-        f"log size in the larger half, and in brackets of what is added to the smallest size: {told}. Near-linear is "
-        f"up to {LINEAR:.2f} for both."
-    )
     drawn = {name: [(point.size, point.seconds) for point in points] for name, points in lines.items()}
     chart = Chart("Growth with the input", unit, "seconds", drawn, log_x=True, log_y=True)
     rows = [(name, p.size, p.seconds, p.answers, p.size / p.seconds) for name, points in lines.items() for p in points]
-    fits = [(name, slope(points), slopes[name], _shown(added[name])) for name, points in lines.items()]
+    fits = [(name, slope(points), slopes[name], added[name]) for name, points in lines.items()]
     slopes_grid = Grid("Slopes", ("curve", "all sizes", "larger half", "larger half, beyond the smallest"), fits)
     times = Grid("Times", ("curve", unit, "seconds", "answers", f"{unit} a second"), rows)
-    return reported(verdict, why, chart, slopes_grid, times, rows=sum(row[3] for row in rows))
-
-
-def _verdict(slopes: Collection[float]) -> Opinion:
-    """Holds if all curves are near-linear; in part if some are, or if none is much steeper."""
-    if max(slopes) <= LINEAR:
-        return "holds"
-    return "holds in part" if min(slopes) <= LINEAR or max(slopes) <= IN_PART else "does not hold"
-
-
-def _shown(value: float | None) -> str:
-    return "all constant" if value is None else f"{value:.2f}"
+    first, *_, last = next(iter(lines.values()))
+    named = {"slopes": slopes, "added": added, "what": what, "unit": unit, "first": first.size, "last": last.size}
+    return Figures(named, [chart, slopes_grid, times], sum(row[3] for row in rows))
 
 
 def _frame(bench: BenchContext, name: str, make: Callable[[], pa.Table]) -> DataFrame:
@@ -209,52 +189,19 @@ def queried(query: str, bench: BenchContext, stations: int) -> Prepared:
     return Prepared(megabytes(where), expected(params), run, rows=1 if query == "7.4" else None)
 
 
-@dataclass(frozen=True, slots=True)
-class Growth:
-    """How one family grows: the smallest size at small and full scale, its unit, what is joined, and in which ways."""
-
-    small: int
-    full: int
-    unit: str
-    what: str
-    ways: Mapping[str, Prepare]
-
-
-GROWTHS = {
-    "interval": Growth(
-        10_000,
-        62_500,
-        "rows a side",
-        "Overlap join with about 20 pairs a row",
-        {"all pairs": partial(_interval, True), "their number": partial(_interval, False)},
-    ),
-    "semistream": Growth(
-        20_000,
-        125_000,
-        "stream rows",
-        "Enrichment from page files with 8MB a task, keys by Zipf's law",
-        {"{master:,} master rows": partial(_enrichment, True), "half as many master rows": partial(_enrichment, False)},
-    ),
-    "online": Growth(
-        5_000,
-        62_500,
-        "rows a side",
-        "DINER over two inputs whose rows have about one partner, to the end of both",
-        {f"{memory} a bucket": partial(_online, memory) for memory in ("32MB", "1MB")},
-    ),
-    "xquery": Growth(
-        1,
-        4,
-        "MB of XML",
-        "Two queries of the source (listings 7.4 and 7.6) over readings of 10 years",
-        {"highest temperature": partial(queried, "7.4"), "stations with readings": partial(queried, "7.6")},
-    ),
+WAYS: dict[str, Callable[..., Prepared]] = {
+    "interval": _interval,
+    "enrichment": _enrichment,
+    "online": _online,
+    "query": queried,
 }
 
 
-def growth(bench: BenchContext, family: str) -> Findings:
-    """The curves of a family and the verdict."""
-    of = GROWTHS[family]
-    ways = {name.format(master=MASTER_ROWS[bench.scale]): way for name, way in of.ways.items()}
-    first = of.full if bench.scale == "full" else of.small
-    return found(curves(bench, ways, sizes(first)), of.unit, of.what)
+def growth(
+    bench: BenchContext, ways: Mapping[str, Sequence[Any]], first: Mapping[str, int], unit: str, what: str
+) -> Figures:
+    """The curves of some joins, each what a function here makes of a word, from the smallest size on."""
+    named = {
+        name.format(master=MASTER_ROWS[bench.scale]): partial(WAYS[kind], told) for name, (kind, told) in ways.items()
+    }
+    return figures(curves(bench, named, sizes(first[bench.scale])), unit, what)

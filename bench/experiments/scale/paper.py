@@ -12,9 +12,9 @@ import numpy as np
 import pyarrow as pa
 
 from bench.context import BenchContext
-from bench.experiment import Cell, Chart, Findings, Grid
-from bench.experiment import reported as findings
+from bench.experiment import Cell, Chart, Grid
 from bench.experiments.scale.growth import queried, timed
+from bench.judge import Figures
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.profile import Cost, Profile, load_profile
 from dovetail.errors import DataError
@@ -208,25 +208,22 @@ def core_bytes_per_s(bench: BenchContext) -> float:
     return 1e6 * (more.size - few.size) / max(1e-3, more.seconds - few.seconds) / cores
 
 
-def reported(bills: list[Bill], cluster: Cluster, profile: Profile) -> Findings:
-    """The bills as figures that claim nothing."""
-    rows: list[list[Cell]] = []
-    lines: dict[str, list[tuple[str, float]]] = {"processors": [], "disks": [], "network": []}
-    for bill in bills:
-        times = bill.seconds(cluster)
-        for name, seconds in zip(lines, times, strict=True):
-            lines[name].append((bill.family, round(seconds / 60, 3)))
-        minutes = [round(seconds / 60, 2) for seconds in (*times, max(times), sum(times))]
+def figures(bills: list[Bill], cluster: Cluster, profile: Profile) -> Figures:
+    """The bills with all that they rest on."""
+    rows, times = list[list[Cell]](), [bill.seconds(cluster) for bill in bills]
+    for bill, each in zip(bills, times, strict=True):
+        minutes = [round(seconds / 60, 2) for seconds in (*each, max(each), sum(each))]
         rows.append([bill.family, *minutes, _tb(bill.disk_bytes), _tb(bill.shuffle_bytes), bill.answers])
     heads = ("family", "processors, min", "disks, min", "network, min", "all at once, min", "one after another, min")
     table = Grid("1 TB on 100 nodes", (*heads, "bytes of disks, TB", "bytes of the shuffle, TB", "answers"), rows)
-    told = "; ".join(f"{row[0]} {row[4]} to {row[5]} minutes" for row in rows)
-    why = (
-        f"From the models and {profile.explain()}: {told}, if everything overlaps and if nothing does. Work is taken "
-        f"to spread evenly and nothing to fail; writing results is not counted."
-    )
+    lines = {
+        name: [(bill.family, round(each[at] / 60, 3)) for bill, each in zip(bills, times, strict=True)]
+        for at, name in enumerate(("processors", "disks", "network"))
+    }
     chart = Chart("Minutes of 100 nodes for 1 TB", "family", "minutes", lines, kind="bar")
-    return findings("reported", why, chart, table, _assumed(bills, cluster), _unit_costs(profile))
+    return Figures(
+        {"bills": rows, "profile": profile.explain()}, [chart, table, _assumed(bills, cluster), _unit_costs(profile)]
+    )
 
 
 def _tb(nbytes: float) -> float:
@@ -253,8 +250,8 @@ def _unit_costs(profile: Profile) -> Grid:
     return Grid(f"Unit costs ({profile.explain()})", ("unit", "ns"), rows)
 
 
-def bills(bench: BenchContext) -> Findings:
+def bills(bench: BenchContext) -> Figures:
     """What every family would take."""
     cluster, profile = Cluster(), load_profile()
     each = [bill(cluster, profile) for bill in (interval_bill, semistream_bill, online_bill)]
-    return reported([*each, xquery_bill(cluster, core_bytes_per_s(bench))], cluster, profile)
+    return figures([*each, xquery_bill(cluster, core_bytes_per_s(bench))], cluster, profile)

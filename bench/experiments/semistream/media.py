@@ -8,11 +8,13 @@ data, memory and caches are divided, segments are not: a request to this disk co
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import median
 from typing import Any, TypeAlias, cast
 
@@ -22,10 +24,11 @@ import pyarrow as pa
 from bench.context import BenchContext
 from bench.experiment import Chart, Findings, Grid, by_column
 from bench.experiments.semistream import points
-from bench.experiments.semistream.points import SEGMENT_ROWS, Point
+from bench.experiments.semistream.points import SEGMENT_ROWS, WARM, Point
 from bench.judge import Figures
 from bench.postgres import master_table
 from bench.simulation import STREAM, Keys, Meter, Rate
+from dovetail.calibrate.page_costs import cache_can_be_dropped
 from dovetail.engine.kernels.arrays import F64, I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError, PlanError
@@ -60,20 +63,40 @@ class Segments:
             setattr(self, name, getattr(pages, name))
 
 
+class Uncached(Segments):
+    """Pages of files whose bytes are dropped from the system's cache before every read, so that the device reads."""
+
+    def __init__(self, pages: Pages, files: Sequence[int]) -> None:
+        super().__init__(pages)
+        self._files = files
+        self.read, self.read_many = partial(self._dropped, pages.read), partial(self._dropped, pages.read_many)
+
+    def _dropped(self, read: Callable[..., Any], *arguments: Any) -> Any:
+        for file in self._files:
+            os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        return read(*arguments)
+
+
 @contextmanager
 def page_file(bench: BenchContext, rows: int) -> Iterator[Pages]:
-    """Master rows in key order in a page file of 4 kB pages."""
+    """Master rows in key order in a page file of 4 kB pages, read from the device where the system lets us."""
 
     def written() -> str:
         path = bench.scratch / f"master-{rows}.pages"
         write_pages(path, Master(rows, seed=bench.seed).table(), key="key", page="4KB", unique=True)
         return str(path)
 
-    pages = MasterStore.open(bench.once(("page file", rows), written)).at()
-    try:
-        yield pages
-    finally:
-        pages.close()
+    place = bench.once(("page file", rows), written)
+    pages = MasterStore.open(place).at()
+    with ExitStack() as stack:
+        stack.callback(pages.close)
+        files = []
+        for path in sorted(Path(place).rglob("*")) if cache_can_be_dropped(bench.scratch) else []:
+            if path.is_file():
+                files.append(os.open(path, os.O_RDONLY))
+                stack.callback(os.close, files[-1])
+                os.fsync(files[-1])  # what is not written yet stays in the cache
+        yield cast(Pages, Uncached(pages, files)) if files else pages
 
 
 @contextmanager
@@ -93,13 +116,20 @@ class Medium:
 
     name: str
     store: Callable[[BenchContext, int], AbstractContextManager[Pages]]
-    kind: str
     small: int
     full: int
 
+    def kind(self, place: Path) -> str:
+        """What is read, and whether a cache answers in place of the device."""
+        if self.name == "database":
+            return "PostgreSQL here, which reads from its buffers and the system's cache, not from the disk,"
+        if cache_can_be_dropped(place):
+            return "a page file, dropped from the system's cache before every read,"
+        return "a page file in the system's cache, which cannot be dropped here: nothing is read from the disk,"
 
-DISK = Medium("disk", page_file, "a page file, as far as it is not in the system's cache,", small=20, full=1)
-DATABASE = Medium("database", server_table, "PostgreSQL here,", small=50, full=4)
+
+DISK = Medium("disk", page_file, small=20, full=1)
+DATABASE = Medium("database", server_table, small=50, full=4)
 
 
 def built(of: Point, pages: Pages) -> SemiStreamJoin:
@@ -184,7 +214,7 @@ def run(of: Point, pages: Pages, where: str = "disk", seed: int = 3) -> Timed:
         return timed(join, keys, queue + _BATCH, queue)
     share = ZipfLaw(rows, of.exponent, "integral").share(of.cached // of.divide)
     reaching = 1 - share if of.algorithm in ("optimised_x_hybridjoin", "cachejoin") else 1.0
-    return timed(join, keys, int(4 * queue / reaching), int(4.5 * queue / reaching))
+    return timed(join, keys, int(WARM[of.lookup.kind] * queue / reaching), int(4.5 * queue / reaching))
 
 
 Found: TypeAlias = Rate | Timed
@@ -202,10 +232,6 @@ class Swept:
     def of(self, name: str, figure: str = "per_second") -> F64:
         """A figure of one join at every value."""
         return np.array([getattr(one, figure) for one in self.found[name]])
-
-    def gain(self, first: str, second: str, figure: str = "per_second") -> F64:
-        """How many times the second join's figure the first one's is."""
-        return self.of(first, figure) / self.of(second, figure)
 
     def shown(self, title: str, **how: Any) -> tuple[Chart, Grid]:
         """Rows a second as a chart and as a table."""
@@ -233,7 +259,11 @@ class Runner:
 
     def __init__(self, bench: BenchContext) -> None:
         self.bench, self.divide, self.checked = bench, points.divisor(bench), 0
-        scale = "the source's sizes" if self.divide == 1 else f"master data, memory and cache / {self.divide}"
+        scale = (
+            "The source's sizes"
+            if self.divide == 1
+            else f"Master data, memory and what is kept in it are divided by {self.divide}"
+        )
         self.note = f"Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows. {scale}."
 
     def count(self, point: Point) -> Found:
@@ -270,8 +300,8 @@ class ClockRunner(Runner):
         self.fewest = medium is DATABASE
         self.medium, self.divide = medium, medium.full if bench.scale == "full" else medium.small
         self.note = (
-            f"Master data in {medium.kind} at 1/{self.divide} of the source's master data and memory, h_S/n_p = 76 at "
-            "50 MB and 2 million rows; every answer was checked."
+            f"Master data in {medium.kind(bench.scratch)} at 1/{self.divide} of the source's master data and memory, "
+            "h_S/n_p = 76 at 50 MB and 2 million rows; every answer was checked."
         )
         self._stack = stack
         self._stores: dict[int, Pages] = {}
@@ -310,8 +340,8 @@ def run_on(medium: str, work: Callable[[Runner], Findings], bench: BenchContext)
 def measured_reads(pages: Pages, most_bytes: int = 4 << 20, repeats: int = 5, seed: int = 0) -> ReadCosts:
     """c_IO of this store: 1, 4, 16 ... pages up to `most_bytes`, anywhere and in turn, medians of `repeats` reads.
 
-    Times are those of the device's clock, so that a simulated device is found to cost what its model says. What the
-    system keeps in its cache is read from there, as the joins themselves would.
+    Times are those of the device's clock, so that a simulated device is found to cost what its model says. What is
+    read from a cache is read from there, as the joins themselves would.
     Reference: Naeem 2012, 3.4; docs/algorithms/semistream.md, 3.0.
     """
     n_pages = len(pages.starts) - 1

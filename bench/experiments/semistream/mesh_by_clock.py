@@ -109,7 +109,7 @@ def iteration(runner: ClockRunner) -> Figures:
         "each": [sum(of.memory.values()) / of.waiting for of in found.values()],
         "buffers": [of.buffer_share for of in found.values()],
         "divide": max(1, runner.divide // 4),
-        "medium": runner.medium.name,
+        "note": runner.note,
     }
     heads = ("join", "rows", "us", "us of reading", "share", "rows a second")
     chart = Chart("An iteration", "join", "us", bars, kind="bar")

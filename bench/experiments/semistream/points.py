@@ -1,8 +1,8 @@
 """Points of the sources' experiments: a join in a setting, run over keys alone on a simulated disk.
 
 Reads cost 4 ms and 0.099 us a byte, steps what the source printed of its machine (Naeem 2012, table 5.2). Small scale
-divides master rows, memory and cache by 8 and leaves the segments of 500 rows, so that rows that wait per segment, and
-with them rows per load and service rates, are the source's: h_S/n_p is 76 at 50 MB and 2 million rows.
+divides master rows, memory, cached and pinned rows by 8 and leaves the segments of 500 rows, so that rows that wait per
+segment, and with them rows per load and service rates, are the source's: h_S/n_p is 76 at 50 MB and 2 million rows.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from bench.context import BenchContext
 from bench.simulation import MESH as MESHES
-from bench.simulation import Experiment, Rate, SourceSizes, rate_from_key, service_rate
+from bench.simulation import PINNED, Experiment, Rate, SourceSizes, rate_from_key, service_rate
 from dovetail.joins.semistream.cost.distribution import Zipf
 from dovetail.joins.semistream.cost.models import MODELS, predict
 from dovetail.joins.semistream.cost.setting import NoRoomError, Policy, Prediction, Setting
@@ -34,6 +34,10 @@ MESH_ROWS: Final = int(0.93 * MB / 120)
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _INLJ_ROWS = 400  # INLJ has no queue; that many rows stand for one
 _CACHING = ("optimised_x_hybridjoin", "cachejoin", "sscj")
+WARM: Final = {"oldest": 10, "alternate": 20, "guarded": 20}
+"""Queue lengths before a join is measured, by its look-up policy: rows of the tail wait for up to eight."""
+MEASURED: Final = 10
+"""Queue lengths that are measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +45,9 @@ class Point:
     """A join in a setting of the source: sizes at the source's scale, `divide` what they are divided by.
 
     `segment` rows are read at a time (those of MESHJOIN are divided as well, since its w is). `cached` rows are in a
-    hash table, `pinned` ones in X-HYBRIDJOIN's other buffer; R-MESHJOIN meets a segment in `parts`. `from_key`: loads
-    begin at the key, as no join of ours reads and the source may have. `rounds`, by the clock only: segments are loaded
-    in rounds and as far as needed, as the library does.
+    hash table, `pinned` ones, as many as a segment unless said, in X-HYBRIDJOIN's other buffer; R-MESHJOIN meets a
+    segment in `parts`. `from_key`: loads begin at the key, as no join of ours reads and the source may have. `rounds`,
+    by the clock only: segments are loaded in rounds and as far as needed, as the library does.
     """
 
     divide: int = 1
@@ -72,11 +76,12 @@ class Point:
 
     @property
     def cached_rows(self) -> int:
-        """Rows that are cached or pinned, really: whole segments of data in order."""
-        if self.algorithm == "x_hybridjoin":
-            return self.segment if self.pinned is None else self.pinned
-        kept = self.cached // self.divide if self.algorithm in _CACHING else 0
-        return kept // self.segment * self.segment if self.algorithm == "optimised_x_hybridjoin" else kept
+        """Rows that are cached or pinned, really: whole pages of data in order."""
+        if self.algorithm not in PINNED:
+            return self.cached // self.divide if self.algorithm in _CACHING else 0
+        of = self.experiment()
+        per = of.pages_of(self.algorithm)
+        return (of.sizes(self.algorithm, per).pinned or 0) * -(-of.rows(self.algorithm) // per)
 
     def experiment(self) -> Experiment:
         """The sizes as the simulation takes them."""
@@ -85,7 +90,7 @@ class Point:
             n=self.master_rows,
             segment_rows=own // self.divide if self.mesh else None if self.algorithm == "inlj" else self.segment,
             cached=self.cached // self.divide,
-            pinned_rows=self.pinned,
+            pinned_rows=(self.segment if self.pinned is None else self.pinned) // self.divide,
             parts=self.parts,
             order=self.order,
             lookup=self.lookup,
@@ -168,11 +173,8 @@ def memories(bench: BenchContext) -> tuple[int, ...]:
 @lru_cache(maxsize=4096)
 def count(point: Point) -> Rate:
     """What the join does with a stream that is never short, counted after it has settled; once in a process."""
-    lengths: tuple[float, float] = 12, 6
-    if point.mesh or point.algorithm == "inlj":
-        lengths = 1.1, 1.0
-    elif point.lookup.kind == "oldest":
-        lengths = (5, 5) if point.algorithm in _CACHING else (10, 8)  # loads of a hot segment swing for long
+    rounds = point.mesh or point.algorithm == "inlj"
+    lengths: tuple[float, float] = (1.1, 1.0) if rounds else (WARM[point.lookup.kind], MEASURED)
     law = ZipfLaw(point.master_rows, point.exponent, "integral")
     return point.run(*lengths, 1.0 if point.mesh else 1 - law.share(point.cached_rows))
 

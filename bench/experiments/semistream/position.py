@@ -11,7 +11,16 @@ import pyarrow as pa
 
 from bench.context import BenchContext
 from bench.experiments.semistream.media import DISK, ClockRunner, Runner, Swept, Timed, timed
-from bench.experiments.semistream.points import GUARDED, HYBRID, JOINS, SECOND, SECOND_CACHE, SORTED_CACHE
+from bench.experiments.semistream.points import (
+    GUARDED,
+    HYBRID,
+    JOINS,
+    MEASURED,
+    SECOND,
+    SECOND_CACHE,
+    SORTED_CACHE,
+    WARM,
+)
 from bench.experiments.tpch import tpch_table
 from bench.judge import Figures
 from bench.simulation import Experiment as Sizing
@@ -109,7 +118,8 @@ def _counted(stream: RealStream, segment: int) -> Swept:
             sizing = Sizing(n=stream.rows, segment_rows=segment, cached=cached, lookup=of.lookup, memory=sizes)
             join = sizing.join(of.algorithm)
             queue = join.sizes.waiting or 1
-            found[name].append(service_rate(join, again(stream.keys), 12 * queue, 8 * queue))
+            warm = WARM[of.lookup.kind] * queue
+            found[name].append(service_rate(join, again(stream.keys), warm, MEASURED * queue))
     return _swept(found, _SHARES)
 
 
@@ -138,7 +148,7 @@ def _timed(stream: RealStream, pages: Pages, share: float, name: str, segment: i
         options["cache"] = CachePolicy("random", 5)
     join = ALGORITHMS[of.algorithm](pages=pages, on=("key",), columns=("checksum",), **options)
     queue = sizes.waiting or 1
-    return timed(join, again(stream.keys + 1), 10 * queue, max(_FEWEST, 6 * queue))
+    return timed(join, again(stream.keys + 1), WARM[of.lookup.kind] * queue, max(_FEWEST, 6 * queue))
 
 
 def by_clock(runner: ClockRunner, keys: str, segment: int, least: float) -> Figures:

@@ -19,6 +19,7 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
 from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, Prediction
+from dovetail.joins.semistream.operators.meshjoin import MeshCycle
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator
 from dovetail.workloads.zipf import ZipfLaw
 
@@ -51,7 +52,7 @@ class _Virtual:
         return self.clock.now_ns()
 
     def wait_until(self, ns: int) -> None:
-        self.clock.advance_ns(ns - self.clock.now_ns())
+        self.clock.advance_ns(max(0, ns - self.clock.now_ns()))
 
     def spend(self, answered: int) -> None:
         self.clock.advance_ns(self.load_ns + round(answered * _STAY_S * 1e9))
@@ -75,17 +76,21 @@ class _Wall:
 def _paced(
     operator: SemiStreamOperator, at: _Time, keys: I64, due: I64, most: int = 1 << 62
 ) -> tuple[I64, list[pa.RecordBatch]]:
-    """Nanoseconds that each row stayed, and all answers: rows that have arrived are taken in between two loads."""
+    """Nanoseconds that each row stayed, and all answers: rows that have arrived are taken in between two loads.
+
+    MESHJOIN loads when a chunk of its stream is full, which is what rows of a slow stream wait for.
+    """
     waited, taken, given = np.full(len(keys), -1, np.int64), 0, list[pa.RecordBatch]()
+    chunk = operator.chunk_rows if isinstance(operator, MeshCycle) else 0
     while taken < len(keys) or operator.waiting_rows:
-        if not operator.waiting_rows and at.now_ns() < due[min(taken, len(due) - 1)]:
-            at.wait_until(int(due[taken]))
+        if taken < len(keys) and (chunk or not operator.waiting_rows):
+            at.wait_until(int(due[min(len(keys), taken + max(1, chunk)) - 1]))
         stop, answers = min(int(np.searchsorted(due, at.now_ns(), side="right")), taken + most), list[pa.RecordBatch]()
         if stop > taken:
             ids = pa.array(np.arange(taken, stop))
             answers += operator.push("stream", pa.record_batch([ids, pa.array(keys[taken:stop])], schema=_ROW))
             taken = stop
-        if operator.waiting_rows:
+        if operator.waiting_rows and (not chunk or taken == len(keys)):
             answers += operator.work()
         answers += operator.answers.flush()
         done = [np.asarray(batch.column(batch.schema.get_field_index("id"))) for batch in answers]
@@ -107,7 +112,7 @@ class Stays:
 
 @lru_cache(maxsize=256)
 def stays(point: Point, arrivals_per_s: float, seconds: float) -> Stays:
-    """What rows of a stream of so many a second go through in so many seconds, of which the first half warms up."""
+    """What rows of a stream of so many a second go through in so many seconds, once the join has settled."""
     join, n = point.join(), int(arrivals_per_s * seconds)
     clock = join.pages.device.clock
     if not isinstance(clock, VirtualClock):
@@ -116,24 +121,36 @@ def stays(point: Point, arrivals_per_s: float, seconds: float) -> Stays:
     keys = ZipfLaw(point.master_rows, point.exponent, "integral").ranks(np.random.default_rng(7), n) - 1
     due = int64s((np.arange(n) * (1e9 / arrivals_per_s)).astype(np.int64))
     with join.open(MemoryBudget(2**40, "simulation"), {"stream": _ROW}) as operator:
-        late = _paced(operator, at, keys, due)[0][n // 2 :] / 1e9
+        late = _paced(operator, at, keys, due)[0][_settled(operator, n)] / 1e9
         if late.min() < 0:
             raise DataError(f"{int((late < 0).sum())} rows of {n} were never answered.")
         return Stays(float(late.mean()), float(late.max()), n / operator.counts["loads"])
 
 
+ROUNDS = 3
+"""Rounds of MESHJOIN that a stream lasts at least; rows that arrive in the second one count."""
+
+
+def _settled(operator: SemiStreamOperator, rows: int) -> slice:
+    """The rows that count: of MESHJOIN those of the round before the last, which is not paced; else the second half."""
+    return slice(rows // 3, 2 * rows // 3) if isinstance(operator, MeshCycle) else slice(rows // 2, rows)
+
+
 def mean_wait(runner: ClockRunner, name: str, per_second: float, rows: int = 2 * MILLION) -> float:
-    """By the clock: mean seconds from arrival to answer, of rows that arrive in the second half of the time."""
+    """By the clock: mean seconds from arrival to answer, of rows that arrive once the join has settled."""
     point = runner.point(name, rows=rows)
     pages, n = runner.pages(point.master_rows), max(40, int(per_second * _SECONDS))
+    join = built(point, pages)
+    n = max(n, int(ROUNDS * (join.sizes.waiting or 0))) if point.mesh else n
     keys = law_keys(point.master_rows, point.exponent, scattered=False, seed=7)(n)
-    with built(point, pages).open(MemoryBudget(2**34, "bench"), {"stream": _ROW}) as operator:
+    with join.open(MemoryBudget(2**34, "bench"), {"stream": _ROW}) as operator:
         _paced(operator, _Wall(), keys[:32], np.zeros(32, np.int64), 32)  # what is loaded at first use
         due = int64s((np.arange(n) * (1e9 / per_second)).astype(np.int64))
         waited, given = _paced(operator, _Wall(), keys, due, _MOST.get(name, 1 << 15))
+        settled = _settled(operator, n)
     check(keys, given)
     runner.checked += n
-    return float(waited[n // 2 :].mean()) / 1e9
+    return float(waited[settled].mean()) / 1e9
 
 
 def _seconds(runner: Runner) -> float:

@@ -62,7 +62,7 @@ def printed(point: Point, counted_rows: float) -> Printed:
 def tables(runner: Runner) -> Figures:
     """Tables 5.1 and 5.2: what was counted, and readings of the printed sizes."""
     found = count(runner.point(HYBRID))
-    named = {"found": found, "eq_5_2": equation.eq_5_2, "eq_5_4": equation.eq_5_4, "note": runner.note}
+    named = {"found": found, "eq_5_2": equation.eq_5_2, "note": runner.note}
     return Figures(named)
 
 
@@ -89,7 +89,7 @@ def by_equations(runner: Runner, join: str, within: str, why: str) -> Figures:
     return replace(Figures.of(rows, "d kept w w_by rate rate_by ours", **more), shown=[*charts, grid])
 
 
-def loop_cost(runner: Runner, join: str) -> Figures:
+def loop_cost(runner: Runner, join: str, why: str) -> Figures:
     """Seconds of an iteration by memory: counted, by the equations, by our model."""
     rows = []
     for memory in memories(runner.bench):
@@ -97,7 +97,7 @@ def loop_cost(runner: Runner, join: str) -> Figures:
         found = count(point)
         by = printed(point, found.rows_per_load)
         rows.append((memory, found.rows_per_load / found.per_second, by.rows / by.rate, point.predicted().c_loop))
-    return Figures.of(rows, "memory counted by_equations ours", note=runner.note)
+    return Figures.of(rows, "memory counted by_equations ours", why=why, note=runner.note)
 
 
 def hybrid_cost(runner: Runner) -> Figures:

@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench.catalogue import load_experiments
+from bench.experiment import Findings, Grid
 from bench.experiments.models import choices, interval, semistream
-from bench.experiments.models.choices import Chosen, judged_choices
+from bench.experiments.models.choices import Chosen
 from bench.experiments.models.errors import Compared, spreads
 from bench.experiments.models.interval import Mix, Pair
-from bench.experiments.models.semistream_runs import Scene, candidates, counted, scenes, typical_costs
+from bench.experiments.models.semistream import Scene, candidates, counted, scenes, typical_costs
+from bench.judge import Figures
 
 from dovetail.engine.profile import load_profile
 from dovetail.errors import DataError
@@ -51,12 +53,18 @@ def test_errors_are_told_by_algorithm_and_figure() -> None:
     assert found[1].worst.error == pytest.approx(-0.5)
 
 
-@pytest.mark.parametrize(("bad", "verdict"), [(0, "holds"), (2, "holds"), (3, "holds in part"), (6, "does not hold")])
+def judged(name: str, found: Figures) -> Findings:
+    return load_experiments()[name].run.judge.findings(found)
+
+
+@pytest.mark.parametrize(("bad", "verdict"), [(0, "holds"), (2, "holds"), (3, "does not hold"), (6, "does not hold")])
 def test_verdict_on_choices_follows_from_their_number(bad: int, verdict: str) -> None:
     found = [Chosen(f"s{n}", "a", {"a": 1.2 if n < bad else 1.09, "b": 1.0}) for n in range(20)]
-    judgement = judged_choices(found, "time", rows=3)
-    assert judgement.verdict == verdict
-    assert len(judgement.tables[0].rows) == bad
+    for name in ("models-interval-choice", "models-semistream-choice"):
+        judgement = judged(name, choices.figures(found, "time", 3, Grid("every", (), ())))
+        assert judgement.verdict == verdict
+        assert f"in {20 - bad} of 20 settings" in judgement.statements[0].says
+        assert len(judgement.tables[0].rows) == bad
 
 
 def test_choice_must_be_among_those_that_ran() -> None:
@@ -75,26 +83,28 @@ def test_interval_counts_are_the_same_twice_and_checked() -> None:
         (True, False),
         (False, True),
     }
-    opinion, why = interval.verdict(spreads(compared), spilled)
-    assert opinion in ("holds", "holds in part", "does not hold")
-    assert "%" in why
 
 
 def test_interval_verdict_needs_errors_and_spills_right() -> None:
     fine, off = (spreads([Compared("a", interval.COMPARISONS, "s", x, 1.0)]) for x in (1.05, 2.0))
     right, wrong = (interval.Spilled("a", "s", True, found) for found in (True, False))
-    assert interval.verdict(fine, [right])[0] == "holds"
-    assert interval.verdict(fine, [wrong])[0] == "holds in part"
-    assert interval.verdict(off, [right])[0] == "does not hold"
+    for found, spilled, verdicts in (
+        (fine, right, ["holds", "holds"]),
+        (fine, wrong, ["holds", "does not hold"]),
+        (off, right, ["does not hold", "holds"]),
+    ):
+        judgement = judged("models-interval", Figures({"found": found, "spilled": [spilled]}))
+        assert [one.verdict for one in judgement.statements] == verdicts
 
 
 def test_interval_choice_runs_all_candidates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(choices, "warm", lambda: None)  # times are not looked at
     monkeypatch.setattr(choices, "_ROUNDS", 1)
-    found = choices.judge_interval([choices.ChoiceSetting(SHORT, 0, "1MB")])
+    found = choices.chosen_operators([choices.ChoiceSetting(SHORT, 0, "1MB")])
     assert found.rows == SHORT.pairs()
-    assert len(found.tables[-1].rows) == 1
-    assert {row[0] for row in found.tables[1].rows} >= {"time_sweep", "forward_scan", "sort_merge", "oip", "dip"}
+    tables = judged("models-interval-choice", found).tables
+    assert len(tables[-1].rows) == 1
+    assert {row[0] for row in tables[1].rows} >= {"time_sweep", "forward_scan", "sort_merge", "oip", "dip"}
 
 
 def test_costs_are_typical_ones_inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,12 +120,21 @@ SCENES = [Scene(4_000, 256 << 10, 1.0, "ssd"), Scene(4_000, 256 << 10, 0.5, "hdd
 @pytest.mark.parametrize("scene", SCENES, ids=str)
 def test_semistream_choice_is_the_same_twice(scene: Scene, tmp_path: Path) -> None:
     with typical_costs(tmp_path):
-        first, second = (choices.judge_semistream([scene], 40) for _ in range(2))
+        runs = [choices.chosen_joins([scene], 40) for _ in range(2)]
+        first, second = (judged("models-semistream-choice", run) for run in runs)
         can_run = candidates(scene.setting())
     assert first == second
     assert {row[0] for row in first.tables[1].rows} == set(can_run)
     assert ("x_hybridjoin" in can_run) == (scene.order == "frequency")
     assert ("partitioned" in can_run) == (scene.batch_rows is not None)
+
+
+def test_joins_without_room_are_no_candidates(tmp_path: Path) -> None:
+    scene = Scene(20_000, 192 << 10, 1.0, "ssd")
+    with typical_costs(tmp_path):
+        found = semistream.decided(scene, scene.setting())
+    assert "hybridjoin" in found
+    assert "r_meshjoin" not in found
 
 
 def test_semistream_counts_are_answers(tmp_path: Path) -> None:
@@ -132,11 +151,6 @@ def test_semistream_counts_are_answers(tmp_path: Path) -> None:
 
 
 def test_semistream_verdict() -> None:
-    def found(*errors: float) -> list[Compared]:
-        return [
-            Compared(f"a{n}", what, "s", 1 + e, 1.0) for n, e in enumerate(errors) for what in semistream.MOST_ERROR
-        ]
-
-    assert semistream.verdict(spreads(found(0.1, 0.0)))[0] == "holds"
-    assert semistream.verdict(spreads(found(0.1, 0.0, 0.3)))[0] == "holds in part"
-    assert semistream.verdict(spreads(found(0.4, 0.3)))[0] == "does not hold"
+    compared = [Compared(f"a{n}", "rows a load", "s", 1 + error, 1.0) for n, error in enumerate((0.1, 0.0, 0.3))]
+    found = judged("models-semistream", Figures({"found": spreads(compared)}))
+    assert [one.verdict for one in found.statements] == ["holds", "holds", "does not hold"]

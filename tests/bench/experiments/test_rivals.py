@@ -10,12 +10,14 @@ from types import FrameType
 
 import psutil
 import pytest
+from bench.catalogue import load_experiments
 from bench.child import Ended, run_child
 from bench.context import BenchContext
-from bench.experiments.rivals import Contest, interval_pairs, interval_sides, told
+from bench.experiments.rivals import Contest, figures, interval_pairs, interval_sides
 from bench.intervals import overlap_counts
 from tests.bench.experiments.stubborn import stubborn
 
+from bench.experiments import rivals
 from dovetail.errors import DataError, DovetailError
 
 pytestmark = pytest.mark.sampled(3)  # its tests start processes with little memory
@@ -34,29 +36,43 @@ def bench() -> Iterator[BenchContext]:
         yield made
 
 
-def test_the_claim_holds_where_another_fails() -> None:
-    found = told(ALL, ["dead", "absent"], 7, "title", "seven rows", "")
-    assert found.verdict == "holds"
-    assert "dovetail, quick finished, dead did not" in found.why
-    assert "quick took less time than ours" in found.why
+def test_who_finished_and_who_was_quicker() -> None:
+    found = figures(ALL, 7, "seven rows")
+    assert (found.named["finished"], found.named["failed"]) == (["dovetail", "quick"], ["dead"])
+    assert found.named["quicker"] == ["quick"]
     assert found.rows == 14
 
 
-def test_the_claim_is_of_those_that_it_names() -> None:
-    """Others may fail or not; some of them, and none of them."""
-    of_two = (["dead", "quick"], "holds in part"), (["quick", "absent"], "does not hold")
-    for doomed, verdict in (*of_two, (["absent"], "reported")):
-        assert told(ALL, doomed, 7, "title", "seven rows", "").verdict == verdict
+def test_each_rival_that_is_said_to_fail_does_or_does_not_or_was_not_tested() -> None:
+    run = load_experiments()["rivals-short-memory-interval"].run
+    fates = OURS | {"polars": DEAD["dead"], "polars-bio": QUICK["quick"], "bioframe": ABSENT["absent"]}
+    found = run.judge.findings(figures(fates | {"pyjanitor": DEAD["dead"]}, 7, "seven rows", heap=512))
+    assert [one.verdict for one in found.statements] == ["holds", "does not hold", "not tested here", "holds"]
+    assert found.verdict == "does not hold"
+    assert "dovetail, polars-bio finished, polars, pyjanitor did not; quicker than ours: polars-bio" in found.note
+
+
+def test_all_contestants_have_the_same_time(bench: BenchContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def child(*arguments: object, scratch: Path, patience_s: float) -> Ended:
+        given.append(patience_s)
+        return OURS["dovetail"]
+
+    monkeypatch.setattr(rivals, "run_child", child)
+    Contest(interval_pairs, ["dovetail", DUCKDB, "polars"], 64, bench, [300]).fates()
+    assert len(given) == 3
+    assert len(set(given)) == 1
 
 
 def test_a_wrong_answer_is_an_error() -> None:
     with pytest.raises(DataError, match="quick gave 7, 8 is due"):
-        told({"dovetail": Ended("finished", 8, 2.0, 1), **QUICK}, ["quick"], 8, "title", "eight rows", "")
+        figures({"dovetail": Ended("finished", 8, 2.0, 1), **QUICK}, 8, "eight rows")
 
 
 def test_ours_must_finish() -> None:
     with pytest.raises(DataError, match="dead did not finish"):
-        told(DEAD | QUICK, ["quick"], 7, "title", "seven rows", "")
+        figures(DEAD | QUICK, 7, "seven rows")
 
 
 def test_a_contestant_answers_in_a_process_of_its_own(bench: BenchContext) -> None:

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 from bench.catalogue import load_experiments
 from bench.context import BenchContext
+from bench.experiment import Findings
 from bench.experiments.scale import cluster, growth, paper
 from bench.experiments.scale.cluster import Asked, Ran, write_data
 from bench.experiments.scale.growth import Point, Prepared
 from bench.experiments.scale.paper import Cluster, interval_bill, online_bill, rereads, semistream_bill, xquery_bill
+from bench.judge import Figures
 
 from dovetail.engine.profile import Profile
 from dovetail.errors import DataError
@@ -38,15 +40,19 @@ def test_slope_is_the_exponent() -> None:
     assert growth.sizes(5)[-1] == 160
 
 
-@pytest.mark.parametrize(("exponent", "verdict"), [(1.0, "holds"), (1.3, "holds in part"), (2.0, "does not hold")])
-def test_verdict_on_growth_follows_from_the_curves(exponent: float, verdict: str) -> None:
-    found = growth.found({"one": curve(exponent), "other": curve(exponent)}, "rows", "A join")
-    assert found.verdict == verdict
-    assert f"other {exponent:.2f} (" in found.why
+def judged(name: str, found: Figures) -> Findings:
+    return load_experiments()[name].run.judge.findings(found)
 
 
-def test_one_curve_of_two_is_a_part() -> None:
-    assert growth.found({"one": curve(0.9), "other": curve(2.0)}, "rows", "A join").verdict == "holds in part"
+def test_verdict_on_growth_follows_from_each_curve() -> None:
+    """Both slopes of each count; where nearly all is constant, what is added tells nothing."""
+    lines = {"one": curve(1.0), "other": curve(1.3), "flat": curve(1.0, constant=500.0)}
+    found = judged("scale-online", growth.figures(lines, "rows", "A join"))
+    verdicts = [one.verdict for one in found.statements]
+    assert verdicts[:3] == ["holds", "does not hold", "holds"]
+    assert verdicts[3:] == ["holds", "does not hold", "not tested here"]
+    assert "other: the slope in the larger half is 1.30" in found.statements[1].says
+    assert found.note.startswith("A join, from 1,000 to 3.2e+04 rows, doubled five times")
 
 
 def test_wrong_answer_is_a_failure_and_inputs_are_released() -> None:
@@ -83,15 +89,15 @@ def test_answers_of_the_cluster_must_be_those_of_one_process(tmp_path: Path) -> 
     assert set(wanted) == set(ran().families)
     assert 0 < wanted["xquery"] <= 3 * 4 * 366
     tens = dict.fromkeys(wanted, 10)
-    found = cluster.judged(ran(), ran(), tens)
-    assert found.verdict == "holds"
+    found = cluster.figures(ran(), ran(), tens)
+    assert judged("scale-cluster", found).verdict == "holds"
     assert found.rows == 100
     with pytest.raises(DataError, match="other rows"):
-        cluster.judged(ran(), ran(online=Asked(10, "6", 0.1, 100)), tens)
+        cluster.figures(ran(), ran(online=Asked(10, "6", 0.1, 100)), tens)
     with pytest.raises(DataError, match="11 in the cluster"):
-        cluster.judged(ran(), ran(online=Asked(11, "5", 0.1, 100)), tens)
+        cluster.figures(ran(), ran(online=Asked(11, "5", 0.1, 100)), tens)
     alone = replace(ran(), tasks={"driver": 0, "0": 7})
-    assert cluster.judged(ran(), alone, tens).verdict == "holds in part"
+    assert judged("scale-cluster", cluster.figures(ran(), alone, tens)).verdict == "does not hold"
 
 
 SMALLER = Cluster(nodes=4, cores=2, input_bytes=1e8)
@@ -109,8 +115,8 @@ def test_bills_grow_with_the_input_and_shrink_with_nodes() -> None:
 
 def test_paper_says_what_it_assumes() -> None:
     bills = [xquery_bill(SMALLER, 20e6), interval_bill(SMALLER, Profile())]
-    found = paper.reported(bills, SMALLER, Profile())
-    assert found.verdict == "reported"
+    found = judged("scale-on-paper", paper.figures(bills, SMALLER, Profile()))
+    assert found.verdict == "not tested here"
     assert found.tables[0].rows[0][0] == "xquery"
     assert found.tables[0].rows[0][1] == pytest.approx(1e8 / 20e6 / 8 / 60, abs=0.01)
     assumed = {(row[0], row[1]) for row in found.tables[1].rows}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 import pytest
 from bench.case import Case, Outcome, Params, Rival, Run
@@ -57,6 +58,15 @@ def test_warm_runs_count_and_contestants_take_turns(monkeypatch: pytest.MonkeyPa
     assert {name: each.mean for name, each in found.items()} == {"a": 2.0, "b": 4.0}
     assert found["a"].figures == {"worker_mb": 5.0}
     assert log == ["a", "b", "b", "a", "a", "b", "b closed", "a closed"]
+
+
+def test_contestants_take_part_where_they_sit_out_in_the_case(monkeypatch: pytest.MonkeyPatch) -> None:
+    resting = replace(
+        answering(iter([1.0] * 3), iter([3] * 3), [], "a"), sits_out=lambda params: "is not compared there"
+    )
+    contest(monkeypatch, resting)
+    with BenchContext("small") as bench:
+        assert timing.timed(bench, timing.point("7.8", 2, 1), ("a",))["a"].mean == 1.0
 
 
 def test_a_wrong_answer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from bench.catalogue import Called, load_experiments
-from bench.experiment import Part
+from bench.experiment import Statement
 from bench.experiments.online.many import BLOCK, share
 from bench.experiments.online.streams import MEMORY, PRINTED, ROWS
 from bench.judge import Figures
@@ -21,15 +21,15 @@ from tests.online.multiway.multi_schedules import drive, random_multi, wrong
 from dovetail.joins.online.answers import PHASES
 
 
-def verdicts(found: Mapping[str, Sequence[float]]) -> list[Part]:
+def verdicts(found: Mapping[str, Sequence[float]]) -> list[Statement]:
     """What the source claims of chains and of stars, by these shares; indexes take next to nothing."""
     arrays = {line: np.array(shares) for line, shares in found.items()}
     arrays |= {f"{shape} of 4, oldest": np.ones(len(MEMORY)) for shape in ("chain", "star")}
-    parts: list[Part] = []
+    parts: list[Statement] = []
     for name in ("online-chains", "online-star"):
         run = load_experiments()[name].run
         assert isinstance(run, Called)
-        parts += run.judge.parts(run.judge.names(Figures({"found": arrays, "indexes": 0.0})))
+        parts += run.judge.statements(run.judge.names(Figures({"found": arrays, "indexes": 0.0})))
     return parts
 
 
@@ -41,8 +41,8 @@ def multi_lines(rows: int = ROWS, block: int = BLOCK) -> Iterator[str]:
         found[line] = tuple(share(line, percent, rows, block) for percent in MEMORY)
         cells = [f"{mine:8.2f} ({theirs:5.2f})" for mine, theirs in zip(found[line], printed, strict=True)]
         yield f"{line:28}" + "".join(f"{cell:>20}" for cell in cells)
-    for says, holds in verdicts(found):
-        yield f"{says}: {'holds' if holds else 'does not hold'}"
+    for one in verdicts(found):
+        yield f"{one.says}: {one.verdict}"
 
 
 TRIALS = {"pair": 1000, "chain3": 2000, "chain4": 500, "sstar4": 500, "snowflake6": 250}
