@@ -19,9 +19,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.engine.cache import cache_root, is_prepared
 from dovetail.errors import ConfigError
-from dovetail.spark.java import Java, cache_root, find_java
-from dovetail.spark.warm import is_prepared, one_at_a_time
+from dovetail.spark.java import Java, find_java
+from dovetail.spark.settings import spark_home
+from dovetail.spark.warm import one_at_a_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,12 +50,11 @@ def added(settings: Mapping[str, str], java: Java) -> dict[str, str]:
 
 def archive(java: Java) -> Path:
     """The path of the archive of this Java and this Spark."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
+    home = spark_home()
     jars = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in (home / "jars").glob("*.jar"))
     place = hashlib.sha256(repr((str(java.home), str(home), os.environ.get("SPARK_HOME"), jars)).encode()).hexdigest()
-    name = f"classes-spark-{pyspark.__version__}-java-{java.version}-{place[:12]}"
+    version = next((name.rpartition("-")[2][:-4] for name, _, _ in jars if name.startswith("spark-core_")), "")
+    name = f"classes-spark-{version}-java-{java.version}-{place[:12]}"
     return cache_root(os.environ) / "java" / f"{name}.{'aot' if java.major >= _AOT else 'jsa'}"
 
 
