@@ -14,6 +14,7 @@ With `--ahead` and an address it is the interpreter of `ahead`, which daemons ar
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.machinery
 import importlib.util
 import os
@@ -129,11 +130,21 @@ def installed_path(path: list[str]) -> list[str]:
     return found if is_same and importlib.machinery.PathFinder.find_spec("py4j", found) is not None else path
 
 
+_LOADED = (
+    "pyspark.daemon",
+    "pyspark.worker",
+    "pyspark.sql.pandas.serializers",
+    "dovetail.engine.columns",  # NumPy, Numba and Arrow
+    "dovetail.spark.hosts.resident",
+)
+"""Modules that the first task of every worker would import."""
+
+
 def load() -> None:
-    """Import what daemons fork: Spark's workers, NumPy, Numba and Arrow."""
-    with quiet():
-        import dovetail.engine.columns
-        import dovetail.spark.hosts.resident  # noqa: F401  (for the processes that are forked)
+    """Import what workers need, before they are forked."""
+    for name in _LOADED:
+        with quiet():
+            importlib.import_module(name)
     spare_collections()
 
 
