@@ -49,7 +49,7 @@ class DovetailGroup(ErrorGroup):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = dict.fromkeys(COMMANDS)  # their names, which a misspelt one is compared with
+        self.commands: Any = dict.fromkeys(COMMANDS)  # their names, which a misspelt one is compared with
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names in the order of the table."""

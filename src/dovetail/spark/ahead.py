@@ -7,6 +7,7 @@ an interpreter reads at its start differs, or with DOVETAIL_AHEAD=off, a daemon 
 
 from __future__ import annotations
 
+import atexit
 import importlib.machinery
 import json
 import os
@@ -27,7 +28,7 @@ AHEAD = "DOVETAIL_AHEAD"
 """The socket of the interpreter that was started ahead, or "off"."""
 _SPARKS_OWN = ("SPARK_", "PYSPARK_", "_PYSPARK_", "PYTHON_")
 _OF_A_PROCESS = {AHEAD, "PYTHONPATH", "PYTHONUNBUFFERED", "JAVA_HOME", "SHLVL", "PWD", "OLDPWD", "_"}
-_LOOK_MS = 1000
+_LOOK_MS, _PATIENCE_S = 1000, 0.2
 _aheads: list[subprocess.Popen[bytes]] = []
 
 
@@ -38,20 +39,46 @@ def start_ahead(threads: str = "1") -> dict[str, str]:
     """
     if os.environ.get(AHEAD, "").strip().lower() in {"off", "0", "false", "no"} or not hasattr(socket, "send_fds"):
         return {}
-    address = Path(tempfile.mkdtemp(prefix="dovetail-daemon-")) / "socket"
-    command = [sys.executable, "-u", "-m", "dovetail.spark.daemon", "--ahead", str(address)]
+    place = Path(tempfile.mkdtemp(prefix="dovetail-daemon-"))
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        try:
+            listener.bind(str(place / "socket"))
+        except OSError:  # the path of temporary files is too long for a socket
+            return {}
+        listener.listen(16)
+        _start(listener.fileno(), threads)
+    return {AHEAD: str(place / "socket")}
+
+
+def _start(listener: int, threads: str) -> None:
+    command = [sys.executable, "-u", "-m", "dovetail.spark.daemon", "--ahead", str(listener)]
     seed = os.environ.get("PYTHONHASHSEED", "0")  # as spark-submit sets it
     env = os.environ | {"PYTHONHASHSEED": seed, "OMP_NUM_THREADS": threads}
     quiet = subprocess.DEVNULL
-    _aheads.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=env))  # noqa: S603  (our own module)
-    return {AHEAD: str(address)}
+    process = subprocess.Popen(  # noqa: S603  (our own module)
+        command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=env, pass_fds=[listener]
+    )
+    atexit.register(_end, process)
+    _aheads.append(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the interpreter; daemons that it forked end with Spark."""
+    if process.stdin is not None:
+        process.stdin.close()
+    try:
+        process.wait(_PATIENCE_S)
+    except subprocess.TimeoutExpired:  # it is still importing
+        process.kill()
+        process.wait()
 
 
 def hand_over(address: str) -> int | None:
     """Run the daemon as a fork of the interpreter at this address; returns its exit code, or None if it cannot."""
     import resource
 
-    own = {"process": _identity(sys.path), "argv": sys.argv, "path": sys.path, "env": dict(os.environ)}
+    own: dict[str, Any] = {"process": _identity(sys.path), "argv": sys.argv, "path": sys.path, "env": dict(os.environ)}
     own["files"] = resource.getrlimit(resource.RLIMIT_NOFILE)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as sock:
         try:
@@ -72,29 +99,24 @@ def _identity(path: list[str]) -> list[str]:
     return [sys.executable, sys.prefix, *(str(place and place.origin) for place in places)]
 
 
-def fork_daemons(address: Path, load: Callable[[], None]) -> bool:
+def fork_daemons(listener: int, load: Callable[[], None]) -> bool:
     """Be the interpreter that was started ahead: `load`, then fork a daemon for each that asks.
 
     Returns true in such a daemon, and false when the driver has ended.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, as PySpark has it
-    ahead = _Ahead(address)
+    ahead = _Ahead(socket.socket(fileno=listener))
     load()
-    if ahead.serve():
-        return True
-    shutil.rmtree(address.parent, ignore_errors=True)
-    return False
+    return ahead.serve()
 
 
 class _Ahead:
     """The interpreter that was started ahead: forks daemons, until the driver's end of its input closes."""
 
-    def __init__(self, address: Path) -> None:
+    def __init__(self, listener: socket.socket) -> None:
         self._env = dict(os.environ)
         self._daemons: dict[int, socket.socket] = {}
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self._listener.bind(str(address))
-        self._listener.listen(16)
+        self._listener = listener
 
     def serve(self) -> bool:
         """Fork a daemon for each process that asks; true in such a daemon, false at the end."""

@@ -8,7 +8,7 @@ Python workers, and `session(**{"spark.python.daemon.module": "pyspark.daemon"})
 It also starts the resident process, which keeps running joins between tasks and ends with the daemon, and starts it
 again if it dies.
 
-With `--ahead` and an address it is the interpreter of `ahead`, which daemons are forked from.
+With `--ahead` and a socket it is the interpreter of `ahead`, which daemons are forked from.
 """
 
 from __future__ import annotations
@@ -134,6 +134,8 @@ _LOADED = (
     "pyspark.daemon",
     "pyspark.worker",
     "pyspark.sql.pandas.serializers",
+    "pyarrow.compute",
+    "pyarrow.pandas_compat",  # with pandas, which Arrow imports to see whether an array is of it
     "dovetail.engine.columns",  # NumPy, Numba and Arrow
     "dovetail.spark.hosts.resident",
 )
@@ -165,7 +167,7 @@ def main() -> None:
     """Run as a fork of the interpreter that was started ahead, or by itself."""
     sys.path[:] = installed_path(sys.path)
     if sys.argv[1:2] == ["--ahead"]:
-        if fork_daemons(Path(sys.argv[2]), load):
+        if fork_daemons(int(sys.argv[2]), load):
             run()
         return
     code = hand_over(os.environ.get(AHEAD, ""))
