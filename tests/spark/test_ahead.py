@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import signal
 import socket
@@ -22,12 +23,16 @@ from dovetail.spark.daemon import installed_path
 @pytest.fixture(scope="module")
 def started() -> Iterator[tuple[Path, int]]:
     """The address of an interpreter that was started ahead, and its process."""
-    address = Path(ahead.start_ahead()[ahead.AHEAD])
-    process = ahead._aheads.pop()
+    ended: list[subprocess.Popen[bytes]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(atexit, "register", lambda function, *given, **_: ended.append(given[0]))
+        address = Path(ahead.start_ahead()[ahead.AHEAD])
+    process = ended[-1]
     yield address, process.pid
     assert process.stdin is not None
     process.stdin.close()
     assert process.wait(60) == 0
+    assert not address.parent.exists()
 
 
 class Daemon:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.spark import class_archive
+from dovetail.errors import ConfigError
+from dovetail.spark import class_archive, launch
 from dovetail.spark.java import Java, find_java
 
 
@@ -82,6 +83,23 @@ def test_old_archives_go(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = list(folder.glob("classes-*"))
     assert made in left
     assert len(left) == 2
+
+
+def test_options_of_the_user_replace_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[dict[str, str]] = []
+
+    def submit(settings: dict[str, str], output: object) -> None:
+        started.append(settings)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(launch, "_start_jvm", submit)
+    monkeypatch.setattr(launch, "_runs_jvm", lambda: False)
+    monkeypatch.setattr(launch, "_ahead", lambda settings: {})
+    for given in ({}, {launch.JAVA_OPTIONS: "-Xss4m"}):
+        with pytest.raises(ConfigError, match="enough"):
+            launch.launch("t", {"spark.master": "local[1]", **given})
+    assert started[0][launch.JAVA_OPTIONS] == launch.java_options(find_java())
+    assert started[1][launch.JAVA_OPTIONS] == "-Xss4m"
 
 
 STARTED = """

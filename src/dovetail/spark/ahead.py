@@ -29,7 +29,6 @@ AHEAD = "DOVETAIL_AHEAD"
 _SPARKS_OWN = ("SPARK_", "PYSPARK_", "_PYSPARK_", "PYTHON_")
 _OF_A_PROCESS = {AHEAD, "PYTHONPATH", "PYTHONUNBUFFERED", "JAVA_HOME", "SHLVL", "PWD", "OLDPWD", "_"}
 _LOOK_MS, _PATIENCE_S = 1000, 0.2
-_aheads: list[subprocess.Popen[bytes]] = []
 
 
 def start_ahead(threads: str = "1") -> dict[str, str]:
@@ -60,7 +59,6 @@ def _start(listener: int, threads: str) -> None:
         command, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, env=env, pass_fds=[listener]
     )
     atexit.register(_end, process)
-    _aheads.append(process)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
@@ -127,6 +125,7 @@ class _Ahead:
             ready = {descriptor for descriptor, _ in poller.poll(_LOOK_MS)}
             self._report_ends()
             if 0 in ready:
+                shutil.rmtree(Path(self._listener.getsockname()).parent, ignore_errors=True)  # the driver may be killed
                 return False
             if ready and self._fork():
                 return True

@@ -123,7 +123,7 @@ class Output:
 
 _UI_PORT = 4040
 _POLL_S = 0.01
-_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"  # which Spark puts before those of the user
+JAVA_OPTIONS = "spark.driver.defaultJavaOptions"  # which Spark puts before those of the user
 # A full garbage collection is not worth the classes that a start loads. Methods are compiled with all optimisations
 # after more calls than by default: at a start this takes a tenth of the processor's time. Hot loops are, as always, at
 # once.
@@ -144,8 +144,8 @@ def launch(app: str | None, given: Mapping[str, str], output: Output | None = No
     java = None if _is_submitted() else find_java()
     with _environment(_java_and_python(java)):
         settings = _all_settings(given if app is None else {"spark.app.name": app, **given})
-        if java is not None and _JAVA_OPTIONS not in settings:
-            settings[_JAVA_OPTIONS] = f"{_QUICK_START} {class_archive.options(java)}".strip()
+        if java is not None and JAVA_OPTIONS not in settings:
+            settings[JAVA_OPTIONS] = java_options(java)
         _warm(settings)
         if java is not None and not _runs_jvm():
             with _environment(_ahead(settings)):
@@ -156,6 +156,11 @@ def launch(app: str | None, given: Mapping[str, str], output: Output | None = No
         for key, value in settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
+
+
+def java_options(java: Java) -> str:
+    """Options of the JVM for a quick start, with the archive of its classes if there is one."""
+    return f"{_QUICK_START} {class_archive.options(java)}".strip()
 
 
 def _runs_jvm() -> bool:
