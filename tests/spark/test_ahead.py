@@ -26,6 +26,7 @@ def started() -> Iterator[tuple[Path, int]]:
     ended: list[subprocess.Popen[bytes]] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(atexit, "register", lambda function, *given, **_: ended.append(given[0]))
+        patch.delenv("PYTEST_CURRENT_TEST")  # which is another one when a daemon starts
         address = Path(ahead.start_ahead()[ahead.AHEAD])
     process = ended[-1]
     yield address, process.pid
@@ -41,6 +42,7 @@ class Daemon:
     def __init__(self, address: Path, **more: str) -> None:
         env = os.environ | {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", ahead.AHEAD: str(address)} | more
         command = [sys.executable, "-m", "dovetail.spark.daemon", "pyspark.worker"]
+        del env["PYTEST_CURRENT_TEST"]
         quiet = subprocess.DEVNULL  # the worker complains that nothing was sent
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=quiet, env=env)
         assert self.process.stdout is not None
@@ -65,8 +67,9 @@ def test_a_daemon_is_a_fork_that_ends_with_its_input(started: tuple[Path, int]) 
 
 
 def test_a_daemon_that_is_killed_ends_the_process_that_spark_knows(started: tuple[Path, int]) -> None:
-    address, _ = started
+    address, interpreter = started
     daemon = Daemon(address)
+    assert daemon.parents[1] == interpreter
     os.kill(daemon.parents[0], signal.SIGKILL)
     assert daemon.process.wait(60) != 0
     daemon.end()
