@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dovetail.engine.kernels import cache_dir, kernel, register_warmup, warm
+from dovetail.engine.cache import cache_dir
 from dovetail.engine.kernels import compile as compiling
+from dovetail.engine.kernels import kernel, register_warmup, warm
 
 SUM = """
 import json, sys
 import numpy as np
-from dovetail.engine.kernels.compile import kernel, read_only
+from dovetail.engine.cache import read_only
+from dovetail.engine.kernels.compile import kernel
 
 @kernel
 def total(values):
@@ -147,7 +149,7 @@ def test_importing_the_package_settles_numbas_directory(tmp_path):
     script = tmp_path / "settle.py"
     script.write_text(
         "import json, dovetail.engine.kernels, numba\n"
-        "print(json.dumps([numba.config.CACHE_DIR, str(dovetail.engine.kernels.cache_dir())]))"
+        "print(json.dumps([numba.config.CACHE_DIR, str(dovetail.engine.cache.cache_dir())]))"
     )
     ours, expected = answer(started(script, tmp_path / "c"))
     assert ours == expected

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dovetail.spark import class_archive
+from dovetail.errors import ConfigError
+from dovetail.spark import class_archive, launch
 from dovetail.spark.java import Java, find_java
 
 
@@ -31,32 +32,28 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.mark.parametrize(("version", "option"), [("17.0.15", "-XX:SharedArchiveFile="), ("25.0.2", "-XX:AOTCache=")])
 def test_an_archive_that_is_there_is_used(cache: Path, asked: list[str], version: str, option: str) -> None:
     java = Java(Path("/java"), version, "PATH")
-    assert class_archive.added({"a": "b"}, java) == {"a": "b"}
+    assert class_archive.options(java) == ""
     assert asked == ["made"]
     path = class_archive.archive(java)
     path.parent.mkdir(parents=True)
     path.touch()
-    given = class_archive.added({"a": "b"}, java)
-    assert given.pop(class_archive.SETTING).startswith(f"{option}{path} -Xlog:")
-    assert given == {"a": "b"}
+    assert class_archive.options(java).startswith(f"{option}{path} -Xlog:")
     assert asked == ["made"]
 
 
 def test_what_the_user_says_wins(cache: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     java = Java(Path("/java"), "17.0.15", "PATH")
-    own = {class_archive.SETTING: "-Xss4m"}
-    assert class_archive.added(own, java) == own
     monkeypatch.setenv("DOVETAIL_CLASS_ARCHIVE", "off")
-    assert class_archive.added({}, java) == {}
+    assert class_archive.options(java) == ""
     monkeypatch.delenv("DOVETAIL_CLASS_ARCHIVE")
     monkeypatch.setenv("DOVETAIL_CACHE", str(cache / "a b"))  # Spark would cut the path in two
-    assert class_archive.added({}, java) == {}
+    assert class_archive.options(java) == ""
     assert asked == []
 
 
 def test_kernels_come_first(cache: Path, asked: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(class_archive, "is_prepared", lambda: False)
-    assert class_archive.added({}, Java(Path("/java"), "17.0.15", "PATH")) == {}
+    assert class_archive.options(Java(Path("/java"), "17.0.15", "PATH")) == ""
     assert asked == []
 
 
@@ -72,7 +69,7 @@ def test_a_java_that_cannot_make_one_is_asked_once(
 ) -> None:
     monkeypatch.setattr(class_archive, "_train", lambda option, quiet, folder: None)
     assert class_archive.make() is None
-    assert class_archive.added({}, find_java()) == {}
+    assert class_archive.options(find_java()) == ""
     assert asked == []
 
 
@@ -86,6 +83,23 @@ def test_old_archives_go(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left = list(folder.glob("classes-*"))
     assert made in left
     assert len(left) == 2
+
+
+def test_options_of_the_user_replace_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[dict[str, str]] = []
+
+    def submit(settings: dict[str, str], output: object) -> None:
+        started.append(settings)
+        raise ConfigError("enough")
+
+    monkeypatch.setattr(launch, "_start_jvm", submit)
+    monkeypatch.setattr(launch, "_runs_jvm", lambda: False)
+    monkeypatch.setattr(launch, "_ahead", lambda settings: {})
+    for given in ({}, {launch.JAVA_OPTIONS: "-Xss4m"}):
+        with pytest.raises(ConfigError, match="enough"):
+            launch.launch("t", {"spark.master": "local[1]", **given})
+    assert started[0][launch.JAVA_OPTIONS] == launch.java_options(find_java())
+    assert started[1][launch.JAVA_OPTIONS] == "-Xss4m"
 
 
 STARTED = """

@@ -17,6 +17,7 @@ import pytest
 from bench.cases import first_query
 from pyspark.sql import SparkSession
 
+from dovetail.engine import cache
 from dovetail.engine.kernels import compile as compiling
 from dovetail.errors import ConfigError
 from dovetail.spark import daemon, warm
@@ -125,12 +126,12 @@ def test_one_process_prepares_while_others_wait_and_then_find_the_work_done(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
-    with warm.one_at_a_time(compiling.cache_dir(), "kernels"):
-        assert not warm.is_prepared()
+    with warm.one_at_a_time(cache.cache_dir(), "kernels"):
+        assert not cache.is_prepared()
         other = subprocess.Popen([sys.executable, "-c", WAITING], text=True, stdout=subprocess.PIPE)
         assert other.stdout is not None
         assert other.stdout.readline() == "up\n"
-        warm._marker().touch()
+        cache.prepared_marker().touch()
     out, _ = other.communicate(timeout=60)
     assert (out, other.returncode) == ("prepared\n", 0)
     assert sorted(entry.suffix for entry in tmp_path.rglob("*.nbi")) == []  # it compiled nothing
@@ -139,14 +140,14 @@ def test_one_process_prepares_while_others_wait_and_then_find_the_work_done(
 def test_another_copy_shares_the_cache_until_a_kernel_of_it_is_edited(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    own = warm._marker()
-    shutil.copytree(compiling._PACKAGE, tmp_path / "dovetail")
-    monkeypatch.setattr(compiling, "_PACKAGE", tmp_path / "dovetail")
-    assert warm._marker() == own
+    own = cache.prepared_marker()
+    shutil.copytree(cache.PACKAGE, tmp_path / "dovetail")
+    monkeypatch.setattr(cache, "PACKAGE", tmp_path / "dovetail")
+    assert cache.prepared_marker() == own
     for kernels in ("engine/kernels/multimap.py", "joins/online/kernels/rows.py"):
-        before = warm._marker()
+        before = cache.prepared_marker()
         (tmp_path / "dovetail" / kernels).write_text("# edited\n")
-        assert warm._marker() != before
+        assert cache.prepared_marker() != before
 
 
 def test_kernels_of_versions_that_were_last_compiled_long_ago_are_removed(
@@ -154,14 +155,19 @@ def test_kernels_of_versions_that_were_last_compiled_long_ago_are_removed(
 ) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
     monkeypatch.setattr(warm, "_compile", lambda first_only: None)
-    place = compiling.cache_dir()
+    place = cache.cache_dir()
     for name in ("old-1", "new-1"):
         (place / name).mkdir(parents=True)
         (place / f"prepared-{name}").touch()
     for name in ("old-1", "prepared-old-1"):
         os.utime(place / name, (0, 0))
     warm.prepare()
-    assert {entry.name for entry in place.iterdir()} == {"new-1", "prepared-new-1", "preparing", warm._marker().name}
+    assert {entry.name for entry in place.iterdir()} == {
+        "new-1",
+        "prepared-new-1",
+        "preparing",
+        cache.prepared_marker().name,
+    }
 
 
 TURNS = """
@@ -217,11 +223,11 @@ def test_kernels_that_are_not_on_disk_are_left_to_the_worker_and_prepared_meanwh
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("DOVETAIL_CACHE", str(tmp_path))
-    with warm.one_at_a_time(compiling.cache_dir(), "kernels"):  # another process cannot prepare them meanwhile
+    with warm.one_at_a_time(cache.cache_dir(), "kernels"):  # another process cannot prepare them meanwhile
         assert list(warm.steps()) == []
         started = warm._running[-1]
         assert started.poll() is None
-        warm._marker().touch()
+        cache.prepared_marker().touch()
     assert started.wait(timeout=60) == 0
     assert "kernels are being compiled" in capfd.readouterr().err
 

@@ -154,7 +154,7 @@ def _directory(place: Path) -> Finding:
 
 def kernel_cache(env: Environment) -> Finding:
     """The directory that keeps compiled kernels between runs."""
-    from dovetail.engine.kernels.compile import cache_dir
+    from dovetail.engine.cache import cache_dir
 
     place = cache_dir()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import traceback
-from collections.abc import Iterator, MutableMapping
 from typing import Annotated, Any
 
 import typer
@@ -31,36 +30,6 @@ FAILED = 2
 """Exit code of a `DovetailError`; 1 means that the command ran and found problems."""
 
 
-class LazyCommands(MutableMapping[str, Any]):
-    """Commands by name; a module is imported when its command is first used."""
-
-    def __init__(self, modules: dict[str, str]) -> None:
-        self._modules = modules
-        self._loaded: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        """The command, ready to run; KeyError if there is none of that name."""
-        if name not in self._loaded:
-            command = typer.main.get_command(importlib.import_module(self._modules[name]).app)
-            command.name = name
-            self._loaded[name] = command
-        return self._loaded[name]
-
-    def __setitem__(self, name: str, command: Any) -> None:
-        self._modules.setdefault(name, "")
-        self._loaded[name] = command
-
-    def __delitem__(self, name: str) -> None:
-        del self._modules[name]
-        self._loaded.pop(name, None)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._modules)
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-
 class ErrorGroup(TyperGroup):
     """A group of commands whose errors are one line, not a traceback."""
 
@@ -76,15 +45,23 @@ class ErrorGroup(TyperGroup):
 
 
 class DovetailGroup(ErrorGroup):
-    """The subcommands of `dovetail`, each loaded when it is used."""
+    """The subcommands of `dovetail`; the module of one is imported when it is used."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
-        self.commands = LazyCommands(dict(COMMANDS))
+        self.commands: Any = dict.fromkeys(COMMANDS)  # their names, which a misspelt one is compared with
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """Names in the order of the table, without importing any module."""
-        return list(self.commands)
+        """Names in the order of the table."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command, ready to run; None if there is none of that name."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = typer.main.get_command(importlib.import_module(COMMANDS[cmd_name]).app)
+        command.name = cmd_name
+        return command
 
 
 def show_error(error: DovetailError) -> None:

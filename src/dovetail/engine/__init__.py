@@ -5,5 +5,5 @@
 * `columns`: Arrow memory, and rows taken by number. `keys`: keys and bounds as int64.
 * `layout`: columns of a result. `nested_loop`: the reference join.
 * `metrics`, `clock`, `device`, `profile`: counts, time, simulated storage, unit costs of the machine.
-* `kernels/`: compiled loops over plain arrays.
+* `kernels/`: compiled loops over plain arrays. `cache`: the directory that keeps them compiled.
 """

@@ -15,18 +15,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from dovetail.engine.cache import cache_root, is_prepared
 from dovetail.errors import ConfigError
-from dovetail.spark.java import Java, cache_root, find_java
-from dovetail.spark.warm import is_prepared, one_at_a_time
+from dovetail.spark.java import Java, find_java
+from dovetail.spark.settings import spark_home
+from dovetail.spark.warm import one_at_a_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SETTING = "spark.driver.defaultJavaOptions"  # which Spark puts before those of the user
 _AOT = 25  # the first release whose AOT cache is made in one run
 _RUNNING: list[subprocess.Popen[bytes]] = []  # keeps Python from warning that it is not waited for
 _KEPT = 2  # archives, of some 150 MB each: this one, and that of the version before
@@ -34,26 +35,25 @@ _SECONDS_TO_WRITE = 300
 _QUIET = {True: "-Xlog:aot*=off", False: "-Xlog:cds*=off"}  # Java logs every class that it leaves out
 
 
-def added(settings: Mapping[str, str], java: Java) -> dict[str, str]:
-    """The settings with the archive for this Java; if there is none, it is made in the background for the next time."""
-    if _is_off() or SETTING in settings:
-        return dict(settings)
+def options(java: Java) -> str:
+    """The options with which a JVM uses the archive of this Java; if there is none, it is made in the background."""
+    if _is_off():
+        return ""
     path = archive(java)
     if path.is_file():
-        return {**settings, SETTING: f"{_option(java, path, make=False)} {_QUIET[java.major >= _AOT]}"}
+        return f"{_option(java, path, make=False)} {_QUIET[java.major >= _AOT]}"
     if is_prepared() and not _failure(path).exists():  # kernels are compiled first
         _make_in_background()
-    return dict(settings)
+    return ""
 
 
 def archive(java: Java) -> Path:
     """The path of the archive of this Java and this Spark."""
-    import pyspark
-
-    home = Path(pyspark.__file__).parent
+    home = spark_home()
     jars = sorted((file.name, file.stat().st_size, file.stat().st_mtime_ns) for file in (home / "jars").glob("*.jar"))
     place = hashlib.sha256(repr((str(java.home), str(home), os.environ.get("SPARK_HOME"), jars)).encode()).hexdigest()
-    name = f"classes-spark-{pyspark.__version__}-java-{java.version}-{place[:12]}"
+    version = next((name.rpartition("-")[2][:-4] for name, _, _ in jars if name.startswith("spark-core_")), "")
+    name = f"classes-spark-{version}-java-{java.version}-{place[:12]}"
     return cache_root(os.environ) / "java" / f"{name}.{'aot' if java.major >= _AOT else 'jsa'}"
 
 
@@ -118,7 +118,7 @@ def _train(option: str, quiet: str, folder: Path) -> None:
     if SparkContext._gateway is not None:
         raise ConfigError("a JVM runs in this process; run `python -m dovetail.spark.class_archive` in a shell instead")
     conf = {
-        SETTING: f"{option} {quiet}",
+        "spark.driver.defaultJavaOptions": f"{option} {quiet}",
         "spark.master": "local[2]",
         "spark.driver.memory": "512m",
         "spark.ui.enabled": "false",

@@ -7,11 +7,15 @@ Python workers, and `session(**{"spark.python.daemon.module": "pyspark.daemon"})
 
 It also starts the resident process, which keeps running joins between tasks and ends with the daemon, and starts it
 again if it dies.
+
+With `--ahead` and a socket it is the interpreter of `ahead`, which daemons are forked from.
 """
 
 from __future__ import annotations
 
 import gc
+import importlib
+import importlib.machinery
 import importlib.util
 import os
 import signal
@@ -19,7 +23,10 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
+
+from dovetail.spark.ahead import AHEAD, fork_daemons, hand_over
 
 
 @contextmanager
@@ -108,13 +115,66 @@ def leaving_quietly(worker: Callable[..., Any]) -> Callable[..., Any]:
     return work
 
 
-if __name__ == "__main__":
+_PLANNERS = "pyspark.sql."  # modules of workers that plan queries and data sources, and run no tasks
+
+
+def installed_path(path: list[str]) -> list[str]:
+    """The path without Spark's zip files of PySpark and Py4J, if the same packages are installed.
+
+    The zip files hold no compiled code, so that each interpreter would compile them.
+    """
+    found = [entry for entry in path if not entry.endswith(("pyspark.zip", "-src.zip"))]
+    zipped = {Path(entry).parents[2] for entry in path if entry.endswith("pyspark.zip")}
+    spec = importlib.machinery.PathFinder.find_spec("pyspark", found)
+    is_same = spec is not None and {Path(str(spec.origin)).parent} == zipped
+    return found if is_same and importlib.machinery.PathFinder.find_spec("py4j", found) is not None else path
+
+
+_LOADED = (
+    "pyspark.daemon",
+    "pyspark.worker",
+    "pyspark.sql.pandas.serializers",
+    "pyarrow.compute",
+    "pyarrow.pandas_compat",  # with pandas, which Arrow imports to see whether an array is of it
+    "dovetail.engine.columns",  # NumPy, Numba and Arrow
+    "dovetail.spark.hosts.resident",
+)
+"""Modules that the first task of every worker would import."""
+
+
+def load() -> None:
+    """Import what workers need, before they are forked."""
+    for name in _LOADED:
+        with quiet():
+            importlib.import_module(name)
+    spare_collections()
+
+
+def run() -> None:
+    """Run the daemon until Spark closes its input."""
     from pyspark import daemon
 
-    with quiet():
-        import dovetail.engine.columns  # noqa: F401  (NumPy, Numba and Arrow, for the workers that are forked)
-    start_resident()
+    if not any(word.startswith(_PLANNERS) for word in sys.argv):
+        load()
+        start_resident()
+        load_in_steps()
     spare_collections()
-    load_in_steps()
     daemon.worker = leaving_quietly(daemon.worker)
     daemon.manager()
+
+
+def main() -> None:
+    """Run as a fork of the interpreter that was started ahead, or by itself."""
+    sys.path[:] = installed_path(sys.path)
+    if sys.argv[1:2] == ["--ahead"]:
+        if fork_daemons(int(sys.argv[2]), load):
+            run()
+        return
+    code = hand_over(os.environ.get(AHEAD, ""))
+    if code is not None:
+        sys.exit(code)
+    run()
+
+
+if __name__ == "__main__":
+    main()

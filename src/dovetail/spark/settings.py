@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import os
 import re
+import runpy
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+from dovetail.errors import ConfigError
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,14 @@ def local_settings(cores: int) -> dict[str, str]:
         # a chmod process every time; this one renames just as atomically, and halves what an empty micro-batch costs.
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
     }
+
+
+def spark_home() -> Path:
+    """Spark's directory as PySpark finds it, which is not imported for it."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ConfigError("PySpark is not installed. Run: pip install pyspark")
+    return Path(runpy.run_path(str(Path(spec.origin).with_name("find_spark_home.py")))["_find_spark_home"]())
 
 
 def configured_elsewhere(env: Mapping[str, str], spark_home: Path) -> dict[str, str]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import hashlib
 import os
 import shutil
 import subprocess
@@ -22,16 +21,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dovetail.engine.cache import cache_dir, is_prepared, prepared_marker, read_only
 from dovetail.errors import ConfigError
 
 _running: list[subprocess.Popen[bytes]] = []
 _KEEP_S = 60 * 24 * 3600.0
 _FIRST = "--first"
-
-
-def is_prepared() -> bool:
-    """True if every kernel of this very source is in the cache on disk."""
-    return _marker().is_file()
 
 
 def prepare(first_only: bool = False) -> None:
@@ -40,13 +35,11 @@ def prepare(first_only: bool = False) -> None:
     With `first_only`, only the kernels of the default algorithms. Raises ConfigError if the cache cannot be written:
     what is compiled would be lost.
     """
-    from dovetail.engine.kernels.compile import cache_dir, read_only
-
     if is_prepared():
         return
     if read_only():
         raise ConfigError("DOVETAIL_CACHE_READONLY is set, so kernels cannot be compiled into the cache; unset it once")
-    marker = _marker()  # of the source as it is now: it may be edited while it is compiled
+    marker = prepared_marker()  # of the source as it is now: it may be edited while it is compiled
     with one_at_a_time(cache_dir(), "compiled kernels"):
         if not marker.is_file():
             _remove_old()  # before, so that what is marked as prepared is there
@@ -57,8 +50,6 @@ def prepare(first_only: bool = False) -> None:
 
 def _remove_old() -> None:
     """Remove compiled kernels that were written long ago, by other versions: an installation in use compiles again."""
-    from dovetail.engine.kernels.compile import cache_dir
-
     oldest = time.time() - _KEEP_S
     for entry in cache_dir().iterdir():
         if entry.stat().st_mtime < oldest and (entry.is_dir() or entry.name.startswith("prepared-")):
@@ -67,7 +58,7 @@ def _remove_old() -> None:
 
 def _compile(first_only: bool) -> None:
     """The kernels into the cache, with as many processes as there are cores, up to four."""
-    from dovetail.engine.kernels.compile import cache_dir, warm
+    from dovetail.engine.kernels.compile import warm
 
     processes = min(4, len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     taken = cache_dir() / "taken"
@@ -148,16 +139,6 @@ def _stop_all() -> None:
     for process in _running:
         process.terminate()
         process.wait()
-
-
-def _marker() -> Path:
-    """A file that exists once all kernels of this source are compiled; its name depends on the text of all of it."""
-    from dovetail.engine.kernels.compile import cache_dir, kernel_files
-
-    source = hashlib.sha256()
-    for file in kernel_files():
-        source.update("/".join(file.parts[-3:]).encode() + file.read_bytes())
-    return cache_dir() / f"prepared-{source.hexdigest()[:16]}"
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
 """Compiled loops that several families share: hash multimap, gathers, interning, hashing, sorting.
 
-Importing this package decides where compiled code is kept (`compile.cache_dir`) before Numba compiles anything.
+Importing this package decides where compiled code is kept (`cache.cache_dir`) before Numba compiles anything.
 """
 
-from dovetail.engine.kernels.compile import cache_dir, kernel, register_warmup, warm
+from dovetail.engine.kernels.compile import kernel, register_warmup, warm
 
-__all__ = ["cache_dir", "kernel", "register_warmup", "warm"]
+__all__ = ["kernel", "register_warmup", "warm"]

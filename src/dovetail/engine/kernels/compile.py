@@ -13,7 +13,6 @@ import contextlib
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import importlib.resources
 import inspect
 import os
@@ -24,39 +23,10 @@ from itertools import count
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from dovetail.engine.cache import PACKAGE, cache_dir, kernel_files, read_only
+
 F = TypeVar("F", bound=Callable[..., Any])
 W = TypeVar("W", bound=Callable[[], None])
-_PACKAGE = Path(__file__).resolve().parents[2]
-
-
-def cache_dir() -> Path:
-    """The directory of compiled kernels: $DOVETAIL_CACHE, or the user's cache directory / dovetail.
-
-    Ends in the versions of Python, NumPy and Numba, so that an upgrade never loads what another version wrote.
-    """
-    root = os.environ.get("DOVETAIL_CACHE")
-    base = Path(root).expanduser() if root else _user_cache_dir() / "dovetail"
-    python = f"{sys.version_info[0]}.{sys.version_info[1]}"
-    return base / f"numba-{_version('numba')}-numpy-{_version('numpy')}-python-{python}"
-
-
-def read_only() -> bool:
-    """True if kernels may be loaded from the cache but never written to it (DOVETAIL_CACHE_READONLY=1)."""
-    return os.environ.get("DOVETAIL_CACHE_READONLY", "").strip().lower() in {"1", "true", "yes", "on"}
-
-
-def _user_cache_dir() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA", "~\\AppData\\Local")).expanduser()
-    if sys.platform == "darwin":
-        return Path("~/Library/Caches").expanduser()
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser()
-
-
-@functools.cache
-def _version(package: str) -> str:
-    return importlib.metadata.version(package)
-
 
 # A plain `numba.njit(cache=True)` elsewhere in the process then shares our directory, unless the user chose one.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir()))
@@ -208,11 +178,6 @@ def register_warmup(fn: W) -> W:
     return fn
 
 
-def kernel_files() -> list[Path]:
-    """The sources of all kernels: the engine's and those of each family, in packages named `kernels`."""
-    return sorted(file for file in _PACKAGE.rglob("kernels/*.py") if file.stem != "__init__")
-
-
 def import_kernels() -> None:
     """Import every module of a `kernels` package, so that each has registered its kernels and its warm-up."""
     for file in kernel_files():
@@ -220,7 +185,7 @@ def import_kernels() -> None:
 
 
 def _module_name(file: Path) -> str:
-    return ".".join((_PACKAGE.name, *file.relative_to(_PACKAGE).with_suffix("").parts))
+    return ".".join((PACKAGE.name, *file.relative_to(PACKAGE).with_suffix("").parts))
 
 
 FIRST = (
