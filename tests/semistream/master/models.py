@@ -120,7 +120,9 @@ def assert_finds(pages: Any, table: pa.Table, names: Sequence[str], strangers: p
     wanted = pa.concat_tables([table.select(names).slice(0, 150), strangers.cast(table.select(names).schema)])
     keep = [at for at, key in enumerate(keys_of(wanted, names)) if None not in key]
     wanted = wanted.take(pa.array([*keep, *keep[:3]], pa.int64())).combine_chunks()
-    found = pages.read_keys([wanted.column(name).combine_chunks() for name in names])
     asked = {key: rows for key, rows in model.items() if key in set(keys_of(wanted, names))}
-    assert found is not None
-    assert groups_of(pa.Table.from_batches([found], pages.schema), names) == asked
+    for room in (1, 2000, 1 << 20):
+        found = pages.read_keys([wanted.column(name).combine_chunks() for name in names], room)
+        assert found is not None
+        found.validate(full=True)
+        assert groups_of(pa.Table.from_batches([found], pages.schema), names) == asked

@@ -30,9 +30,10 @@ class KeyedMemory(MemoryPages):
     """Pages that also find single keys, as a database does; every request is noted."""
 
     finds_keys = True
+    key_bytes = 24.0
     asked: list[int]
 
-    def read_keys(self, key: list[pa.Array]) -> pa.RecordBatch:
+    def read_keys(self, key: list[pa.Array], room: int) -> pa.RecordBatch:
         self.asked = [*getattr(self, "asked", []), len(key[0])]
         wanted = set(zip(*(k.to_pylist() for k in key), strict=True))
         have = list(zip(*(self.rows[name].to_pylist() for name in self.key), strict=True))

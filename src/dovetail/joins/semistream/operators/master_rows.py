@@ -23,6 +23,7 @@ from dovetail.joins.semistream.sizes import CACHED_GARBAGE, Footprint, Segments
 
 OUTPUT_FLOOR = 4096  # bytes that are left for answers, at least
 _READ_AND_DECODED = 2.2  # bytes held while a round is read, per stored byte
+_KEYS_ROOM = 1 << 20  # bytes held while keys are looked up; more of them leave the processor's caches
 Counts = dict[str, int]
 PageOf = Callable[[I64], I64]
 """The page of each of these rows of a batch."""
@@ -221,15 +222,21 @@ class DiskBuffer:
     def read_keys(self, picked: I64, codes: I64, refs: I64) -> Read | None:
         """The rows of the keys of these stream rows, by one request, in the order of their segments, the picked ones.
 
-        None if the store cannot be asked for one of them. The request counts as one load.
+        None if the store cannot be asked for one of them. Every read of the device counts as a load.
         """
         pages = self.pages
         if not isinstance(pages, KeyedPages) or not pages.finds_keys:
             return None
-        batch = pages.read_keys(self._answers.different_keys(codes, refs))
+        room = max(0, min(_KEYS_ROOM, self._budget.available - OUTPUT_FLOOR))
+        self.store.reservation.grow(room)
+        before = pages.device.requests
+        try:
+            batch = pages.read_keys(self._answers.different_keys(codes, refs), room)
+        finally:
+            self.store.reservation.shrink(room)
         if batch is None:
             return None
-        self._counts["loads"] += 1
+        self._counts["loads"] += pages.device.requests - before
         page = np.asarray(pages.home([batch.column(name) for name in pages.key]), np.int64)
         segment = self.segments.of_pages(page)
         at = np.searchsorted(picked, segment)
