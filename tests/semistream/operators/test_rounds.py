@@ -30,7 +30,7 @@ class KeyedMemory(MemoryPages):
     """Pages that also find single keys, as a database does; every request is noted."""
 
     finds_keys = True
-    key_bytes = 24.0
+    reads_homes = False
     asked: list[int]
 
     def read_keys(self, key: list[pa.Array], room: int) -> pa.RecordBatch:

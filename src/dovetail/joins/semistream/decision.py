@@ -97,7 +97,7 @@ class Decision:
         if io is None:
             return made
         read = ReadCosts(*(_points(io["read"][name]) for name in ("random", "sequential")))
-        return replace(made, io=IoCosts(read, io["look_up"], io.get("turn", 0.0)))
+        return replace(made, io=IoCosts(read, io["look_up"], io.get("turn", 0.0), io.get("by_page", False)))
 
 
 def _points(found: list[list[float]]) -> tuple[tuple[float, float], ...]:
@@ -199,7 +199,7 @@ def setting_for(
     io = io or io_costs(pages)
     costs = from_profile(load_profile())
     if io is not None:
-        costs = from_profile(load_profile(), read=io.read, look_up=io.look_up, turn=io.turn)
+        costs = from_profile(load_profile(), read=io.read, look_up=io.look_up, by_page=io.by_page, turn=io.turn)
     found = setting_of(pages, stream, request.join_memory, distribution, costs, policy=policy, batch_rows=rows)
     return replace(found, one_pass=sample is not None and sample.once), skew
 

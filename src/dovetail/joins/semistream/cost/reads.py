@@ -136,11 +136,15 @@ _COMPARED_S = 0.02  # seconds of reading that suffice to compare its cost
 
 @dataclass(frozen=True, slots=True)
 class IoCosts:
-    """Seconds of a read by its size, of one key if the store finds keys, and of a micro-batch without its rows."""
+    """Seconds of a read by its size, of one key if the store finds keys, and of a micro-batch without its rows.
+
+    `by_page`: keys of one page share a look-up.
+    """
 
     read: ReadCosts
     look_up: float | None = None
     turn: float = 0.0
+    by_page: bool = False
 
     def times(self, ratio: float) -> IoCosts:
         """The costs with reads and look-ups multiplied by `ratio`."""
@@ -178,7 +182,8 @@ def io_costs(pages: Pages) -> IoCosts | None:
         return IoCosts(ReadCosts.of_device(pages.device.model))
     if pages.stored_bytes(0, 1) > LARGE_PAGE:
         return None
-    return IoCosts(store_reads(pages), look_up_s(pages))
+    by_page = isinstance(pages, KeyedPages) and pages.reads_homes
+    return IoCosts(store_reads(pages), look_up_s(pages), by_page=by_page)
 
 
 def dearer(costs: IoCosts | None, done: IoDone, pages: Pages) -> float | None:
@@ -192,5 +197,7 @@ def dearer(costs: IoCosts | None, done: IoDone, pages: Pages) -> float | None:
 
 def _expected_s(costs: IoCosts, done: IoDone, pages: Pages) -> float:
     if costs.look_up is not None and isinstance(pages, KeyedPages) and pages.finds_keys:
-        return costs.look_up * done.nbytes / max(1.0, pages.key_bytes)
+        n_pages, rows = len(pages.starts) - 1, int(pages.starts[-1])
+        stored = pages.stored_bytes(0, n_pages) / max(1, n_pages if pages.reads_homes else rows)
+        return costs.look_up * done.nbytes / max(1.0, stored)
     return done.requests * costs.read.seconds(done.nbytes / done.requests)

@@ -100,8 +100,8 @@ class KeyedPages(Pages, Protocol):
         ...
 
     @property
-    def key_bytes(self) -> float:
-        """Bytes that looking up a key moves, on average."""
+    def reads_homes(self) -> bool:
+        """Whether home pages are read to find keys, so that keys of one page share a read."""
         ...
 
     def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:

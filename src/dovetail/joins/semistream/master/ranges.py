@@ -294,10 +294,7 @@ class RangePages:
         """Whether single keys can be looked up."""
         return self._reader.finds_keys
 
-    @property
-    def key_bytes(self) -> float:
-        """Bytes of an average row."""
-        return self._row_bytes
+    reads_homes = False
 
     def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
         """All rows with one of these keys, by one query; None if one of them cannot be sent."""

@@ -106,9 +106,9 @@ class WithNulls:
         return isinstance(self._inner, KeyedPages) and self._inner.finds_keys
 
     @property
-    def key_bytes(self) -> float:
-        """Bytes that looking up a key moves, on average."""
-        return self._inner.key_bytes if isinstance(self._inner, KeyedPages) else 0.0
+    def reads_homes(self) -> bool:
+        """Whether home pages are read to find keys."""
+        return isinstance(self._inner, KeyedPages) and self._inner.reads_homes
 
     def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
         """All rows with one of these keys; if one has a null, all rows that have one too."""

@@ -19,7 +19,7 @@ from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.hybridjoin import IndexDriven, Kept
 from dovetail.joins.semistream.operators.master_rows import Loaded
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin
-from dovetail.joins.semistream.operators.waiting import FOREVER, Limits, Loads, Parts, Rows
+from dovetail.joins.semistream.operators.waiting import FOREVER, Limits, Loads, Parts, Rows, places_by_value
 from dovetail.joins.semistream.sizes import Part, Sizes
 
 
@@ -118,11 +118,9 @@ class ResidentSegments(Kept):
 
     def _online(self, rows: Rows, found: I64) -> Iterator[pa.RecordBatch]:
         """Answer rows whose segment is resident."""
-        at_home = rows.segments[found]
-        for segment in np.unique(at_home).tolist():
-            some = found[at_home == segment]
-            self.requests[segment] += len(some)
-            wanted = rows.some(some)
+        for segment, places in places_by_value(rows.segments[found]):
+            self.requests[segment] += len(places)
+            wanted = rows.some(found[places])
             loaded = self._residents[segment]
             yield from self.parts.disk.match(wanted.codes, wanted.refs, loaded, "answered_by_cache")
 

@@ -41,6 +41,13 @@ class Rows(NamedTuple):
         return Rows(*(int64s(column[which]) for column in self))
 
 
+def places_by_value(values: I64) -> Iterator[tuple[int, I64]]:
+    """Each different value, in ascending order, with the places that have it."""
+    order = np.argsort(values, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(values[order])) + 1) if len(order) else ():
+        yield int(values[places[0]]), places
+
+
 class Limits(NamedTuple):
     """How large a round may be: rows of each segment (none: waiting rows count), the most in all, and room for it.
 

@@ -240,10 +240,7 @@ class PageFile:
         """Whether single keys are looked up; the costs of a simulated device are those of whole pages."""
         return self.indexed and not self.device.simulated
 
-    @property
-    def key_bytes(self) -> float:
-        """Bytes that looking up a key moves: those of its page."""
-        return self._ends[-1] / max(1, len(self._ends) - 1)
+    reads_homes = True
 
     def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch:
         """All rows with one of these keys, from their home pages, of which `room` bytes are held at a time."""
