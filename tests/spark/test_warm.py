@@ -47,7 +47,7 @@ def test_what_the_daemon_loaded_is_not_collected_again_after_each_task(spark: Sp
 
 
 def test_modules_that_a_task_imported_are_not_collected_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    frozen = []
+    frozen: list[int] = []
     monkeypatch.setattr(gc, "freeze", lambda: frozen.append(len(sys.modules)))
 
     def worker(imports: str | None) -> int:

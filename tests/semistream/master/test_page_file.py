@@ -77,16 +77,16 @@ def test_pages_that_follow_each_other_are_one_read_and_damage_is_found(tmp_path:
         with pytest.raises(ConfigError, match=r"page 32 .* is damaged"):
             pages.read_many(first, count)
         with pytest.raises(ConfigError, match=r"page 32 .* is damaged"):
-            pages.read_keys([key], 0)  # type: ignore[attr-defined]
+            pages.read_keys([key], 1 << 20)  # type: ignore[attr-defined]
         rows.write_bytes(content[: pages.stored_bytes(0, 9) + 50])
         with pytest.raises(ConfigError, match="ends at byte"):
             pages.read_many(first, count)
         with pytest.raises(ConfigError, match="ends at byte"):
-            pages.read_keys([key], 0)  # type: ignore[attr-defined]
+            pages.read_keys([key], 1 << 20)  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="closed"):
         pages.read_many(first, count)
     with pytest.raises(ValueError, match="closed"):
-        pages.read_keys([key], 0)  # type: ignore[attr-defined]
+        pages.read_keys([key], 1 << 20)  # type: ignore[attr-defined]
 
 
 def test_rows_lie_in_the_order_asked_for(tmp_path: Path) -> None:

@@ -61,11 +61,13 @@ class VersionLog:
     """A directory that driver and executors share, with one small file for each micro-batch.
 
     The first task of a batch to ask writes the entry, in one step; all others, and every replay, read it. So a batch
-    has one version however many tasks, attempts and restarts it takes.
+    has one version however many tasks, attempts and restarts it takes. `legacy` is the place of entries from before
+    stores in one directory had separate logs.
     """
 
     path: str
     mark: str | None = None
+    legacy: str | None = None
 
     def marked(self) -> VersionLog:
         """The same log with a mark written by the driver, by which tasks recognise the directory."""
@@ -158,7 +160,9 @@ class VersionLog:
         return {n: self._read(query, str(n), self._newest(query, str(n)) or 0).version for n in numbers}
 
     def _proposal(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry:
-        now = time.time()
+        now, known = time.time(), self._legacy_entry(batch, freshness, store)
+        if known is not None:
+            return known
         if freshness.kind == "ttl":
             before = [n for n in self.batches(batch.query) if n < batch.number]
             if before:
@@ -166,6 +170,14 @@ class VersionLog:
                 if 0 <= now - last.taken_at < freshness.seconds:
                     return last
         return Entry(store.version(), now)
+
+    def _legacy_entry(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry | None:
+        if self.legacy is None or not isinstance(store.source, PageFileSource):
+            return None
+        old, name = VersionLog(self.legacy), "pinned" if freshness.kind == "pinned" else str(batch.number)
+        attempt = old._newest(batch.query, name)
+        found = None if attempt is None else old._read(batch.query, name, attempt)
+        return found if found is not None and found.version in store.source.versions() else None
 
     def _newest(self, query: str, name: str) -> int | None:
         attempts = [n.split(".")[1] for n in self._names(query) if n.startswith(f"{name}.")]
@@ -287,7 +299,7 @@ def log_of(store: MasterStore, versions: str | None) -> VersionLog:
     """The log of a store: in the directory that was given, which stores can share, else the default one."""
     if versions is None:
         return default_log(store)
-    return VersionLog(str(Path(versions) / _identity(store)))
+    return VersionLog(str(Path(versions) / _identity(store)), legacy=versions)
 
 
 def _identity(store: MasterStore) -> str:

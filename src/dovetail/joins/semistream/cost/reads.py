@@ -53,9 +53,8 @@ def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
         in_turn[float(pages.stored_bytes(0, count))] = seconds
         if count > 1 and seconds > _TIMED_S:  # longer runs are extrapolated
             break
-    single = _quickest(pages, lambda: pages.read(0, 1))
-    apart = _rounds_s(pages, rng, single) if single * _PAGES_OF_A_ROUND < _PATIENCE_S else in_turn
-    return ReadCosts(_rising(apart), _rising(in_turn))
+    is_server = isinstance(pages, KeyedPages) and not pages.reads_homes  # a database has no sequential reads
+    return ReadCosts(_rising(in_turn if is_server else _rounds_s(pages, rng)), _rising(in_turn))
 
 
 def _counts(pages: Pages) -> list[int]:
@@ -64,10 +63,11 @@ def _counts(pages: Pages) -> list[int]:
     return [n for n in _SIZES if n == 1 or (n <= n_pages and pages.stored_bytes(0, n) <= _MOST_BYTES)]
 
 
-def _rounds_s(pages: Pages, rng: np.random.Generator, single_s: float) -> dict[float, float]:
-    """Seconds of a run of pages by its bytes, several runs being read in one round; one page takes `single_s`."""
+def _rounds_s(pages: Pages, rng: np.random.Generator) -> dict[float, float]:
+    """Seconds of a run of pages by its bytes, several runs being read in one round."""
     n_pages, found = len(pages.starts) - 1, {}
-    few = min(_PAGES_OF_A_ROUND, _TIMED_S / max(1e-6, single_s), _MOST_BYTES / max(1, pages.stored_bytes(0, 1)))
+    quick = _TIMED_S / max(1e-6, _quickest(pages, lambda: pages.read(0, 1)))
+    few = min(_PAGES_OF_A_ROUND, quick, _MOST_BYTES / max(1, pages.stored_bytes(0, 1)))
     for count in _counts(pages):
         runs = max(1, min(int(few) // count, n_pages // count))
         counts = np.full(runs, count, np.int64)
@@ -87,7 +87,7 @@ def _read_round(pages: Pages, firsts: Iterator[I64], counts: I64) -> None:
 
 
 def look_up_s(pages: Pages, seed: int = 0) -> float | None:
-    """Seconds per key when many are looked up together; None if the store does not find single keys.
+    """Seconds per key, or home page, when many are looked up together; None if the store does not find keys.
 
     Looks up some hundred random keys, of as many pages as can be read quickly.
     """
@@ -99,7 +99,8 @@ def look_up_s(pages: Pages, seed: int = 0) -> float | None:
     places = np.random.default_rng(seed).integers(0, n_pages, spread).tolist()
     rows = pa.concat_batches([pages.read(place, 1).slice(0, -(-_KEYS // spread)) for place in places])
     keys = [rows.column(name) for name in pages.key]
-    return _quickest(pages, lambda: pages.read_keys(keys, _MOST_BYTES)) / max(1, len(keys[0]))
+    units = len(set(places)) if pages.reads_homes else len(keys[0])
+    return _quickest(pages, lambda: pages.read_keys(keys, _MOST_BYTES)) / max(1, units)
 
 
 def _quickest(pages: Pages, work: Callable[[], object]) -> float:

@@ -107,8 +107,9 @@ class KeyedPages(Pages, Protocol):
     def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
         """All rows with one of these keys, by one request, in any order; rows of other keys may be among them.
 
-        Keys may repeat and have no nulls. Beside the rows found, about `room` bytes are held. None if one of the keys
-        cannot be sent: then pages have to be read.
+        Keys may repeat and have no nulls. Where home pages are read, `room` bytes of them are held at a time. None if
+        one of the keys cannot be sent, or if home pages have more than `room` bytes of rows with these keys: then pages
+        have to be read.
         """
         ...
 

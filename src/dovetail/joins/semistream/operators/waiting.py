@@ -245,6 +245,7 @@ def report_waits(metrics: Metrics, name: str, buckets: I64) -> None:
 
 SHARE_OF_A_ROUND = 8
 FEW = 4  # waiting rows of a segment up to which only the pages that they need are read
+FEW_KEYS = 64  # waiting rows of a round, down to which their number is halved where rows of keys are too many
 MANY = 64  # segments of a round from which finding these pages costs more than it saves
 _COPIES = 3.3  # of a round's rows, at most: as read, as decoded, and in answers
 _MOST_TIMES = 3  # more would not fit the processor's caches, and save little
@@ -368,6 +369,8 @@ class Loads:
         try:
             found = self._read_keys(picked, int(counts.sum())) if disk.cost.keyed else None
             if found is None:
+                if disk.reads_homes and self._limits.most_rows > FEW_KEYS:  # they have more rows than planned
+                    self._limits = self._limits._replace(most_rows=self._limits.most_rows // 2)
                 n = disk.affordable(picked)
                 parts.waiting.put_back(picked[n:], counts[n:])
                 picked, counts, asked = picked[:n], counts[:n], asked[:n]

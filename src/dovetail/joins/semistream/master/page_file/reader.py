@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, fixed_width, take_columns
+from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, fixed_width, nbytes, take_columns
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, U8, AnyArray, int64s, raw_bytes
 from dovetail.engine.kernels.gather import expand_runs
@@ -146,6 +146,7 @@ def _bits(data: U8, parts: kernels.Parts, buffer: int, rows: int) -> U8 | None:
 
 
 _REPAIR = "build the page file again, or restore it from a copy"
+_AT_A_TIME = 1 << 20  # bytes of pages in which keys are looked up; more of them leave the processor's caches
 
 
 class PageFile:
@@ -242,8 +243,11 @@ class PageFile:
 
     reads_homes = True
 
-    def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch:
-        """All rows with one of these keys, from their home pages, of which `room` bytes are held at a time."""
+    def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
+        """All rows with one of these keys, from their home pages, of which `room` bytes are held at a time.
+
+        None if the rows found have more bytes than that.
+        """
         if not self._close.alive:
             raise ValueError(f"{self.path} is closed; pages cannot be read.")
         normal, valid = self._form.normal(key)
@@ -252,10 +256,13 @@ class PageFile:
         pages, firsts = np.unique(home[order], return_index=True)
         ends = np.frombuffer(self._ends, np.int64)
         sizes = ends[pages + 1] - ends[pages]
-        heads = np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // max(1, room), prepend=-1))
-        found, firsts = [], np.append(firsts, len(order))
+        heads = np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // max(1, min(room, _AT_A_TIME)), prepend=-1))
+        found, firsts, held = [], np.append(firsts, len(order)), 0
         for head, tail in pairwise([*heads.tolist(), len(pages)]):
             found.append(self._keyed(pages[head:tail], codes[order[firsts[head] : firsts[tail]]]))
+            held += nbytes(found[-1])
+            if held > room:
+                return None
         return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], self.schema)
 
     def _keyed(self, pages: I64, codes: I64) -> pa.RecordBatch:
