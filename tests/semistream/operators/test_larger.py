@@ -92,7 +92,7 @@ def test_inlj_with_a_page_cache_reads_less(store: Any) -> None:
     few, loads = stream.slice(0, 1_000), {}
     for kept in (0, 20):
         pages = source.at()
-        spec = Inlj(pages=pages, on=("k",), how="left", sizes=Sizes(page_cache=kept))
+        spec = Inlj(pages=pages, on=("k",), how="left", sizes=Sizes(page_cache=kept, together=1))
         got, operator, _ = ran(spec, few, "2MB", 400)
         assert in_order(got).equals(in_order(few.join(master, "k", join_type="left outer")))
         loads[kept] = operator.metrics.value("loads")
