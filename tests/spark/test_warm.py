@@ -47,6 +47,20 @@ def test_what_the_daemon_loaded_is_not_collected_again_after_each_task(spark: Sp
     assert row.tracked < row.frozen / 2
 
 
+def test_modules_that_a_task_imported_are_not_collected_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    frozen: list[int] = []
+    monkeypatch.setattr(gc, "freeze", lambda: frozen.append(len(sys.modules)))
+
+    def worker(imports: str | None) -> int:
+        if imports:
+            monkeypatch.setitem(sys.modules, imports, sys)
+        return 3
+
+    work = daemon.sparing_collections(worker)
+    assert [work(None), work(None), work("imported_by_a_task"), work(None)] == [3, 3, 3, 3]
+    assert len(frozen) == 2
+
+
 def test_a_worker_whose_rows_nobody_wants_any_more_ends_quietly() -> None:
     def worker(sock: object, authenticated: bool) -> int:
         if authenticated:

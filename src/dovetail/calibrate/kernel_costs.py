@@ -19,7 +19,7 @@ from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.profile import Cost
-from dovetail.joins.semistream.master.page_file.reader import PageFileSource
+from dovetail.joins.semistream.master.page_file.reader import PageFile, PageFileSource
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators.cachejoin import CacheJoin
@@ -136,12 +136,13 @@ KERNEL_COSTS: dict[str, Callable[[Effort], Cost]] = {
 _MEMORY = "256MB"
 _PAGE = "4KB"
 _ATTEMPTS = 3
+_ROOM = 1 << 20  # bytes of pages held at a time
 _LEAST_S = 1e-7  # a difference of times that leaves less was not measured well enough
 _SCHEMA = pa.schema([("id", pa.int64()), ("key", pa.int64())])
 
 
 @contextmanager
-def small_store(segments: int) -> Iterator[Pages]:
+def small_store(segments: int) -> Iterator[PageFile]:
     """A temporary page file of `segments` pages of some thirty rows."""
     with tempfile.TemporaryDirectory(prefix="dovetail-calibrate-") as directory:
         keys = np.arange(32 * segments)
@@ -154,8 +155,8 @@ def small_store(segments: int) -> Iterator[Pages]:
             pages.close()
 
 
-def load_step_s(pages: Pages) -> float:
-    """Seconds of a segment in a round of loads beside its read and its waiting rows, in a join with a cache.
+def load_step_s(pages: PageFile) -> float:
+    """Seconds of a segment in a round of loads beside its look-up and its waiting rows, in a join with a cache.
 
     From two batches of as many rows: one in which every row asks for another page, and one in which eight share it.
     """
@@ -168,7 +169,7 @@ def load_step_s(pages: Pages) -> float:
         shared = np.repeat(_firsts(pages, np.arange(0, n, 8)), 8)[:n]
         _served_s(operator, spread)  # kernels are loaded, and pages in the system's cache
         apart, together = _served_s(operator, spread), _served_s(operator, shared)
-    reads = _read_s(pages, np.arange(n)) - _read_s(pages, np.arange(0, n, 8))
+    reads = _look_up_s(pages, spread) - _look_up_s(pages, shared)
     return max(_LEAST_S, (apart - together - reads) / (n - len(range(0, n, 8))))
 
 
@@ -208,9 +209,9 @@ def _served_s(operator: SemiStreamOperator, keys: I64) -> float:
     return _quickest(serve)
 
 
-def _read_s(pages: Pages, which: I64) -> float:
-    """Seconds to read these pages in one round."""
-    return _quickest(lambda: pages.read_many(int64s(which), np.ones(len(which), np.int64)))
+def _look_up_s(pages: PageFile, keys: I64) -> float:
+    """Seconds to look these keys up in one round."""
+    return _quickest(lambda: pages.read_keys([pa.array(np.unique(keys))], _ROOM))
 
 
 def _quickest(work: Callable[[], object]) -> float:

@@ -72,7 +72,7 @@ class Profile:
     sort: Cost = field(default=_typical(5e-9))
     python_to_jvm_row: Cost = field(default=_typical(100e-9))
     shuffle_row: Cost = field(default=_typical(1e-6))
-    segment_load: Cost = field(default=_typical(4e-6))
+    segment_load: Cost = field(default=_typical(0.5e-6))
     segment_visit: Cost = field(default=_typical(40e-6))
     measured_at: str | None = None
     cpu: str | None = None

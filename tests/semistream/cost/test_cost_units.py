@@ -58,7 +58,7 @@ def test_a_profile_gives_the_costs_of_this_machine() -> None:
     profile = Profile()
     costs = from_profile(profile)
     assert costs.probes == "smaller"
-    assert costs.load_s(65_536) == pytest.approx(profile.page_read_s(65_536) + 4e-6)
+    assert costs.load_s(65_536) == pytest.approx(profile.page_read_s(65_536) + 0.5e-6)
     assert costs.read.seconds(4096, sequential=True) == pytest.approx(profile.page_read_s(4096, sequential=True))
     assert (costs.probe, costs.admit, costs.evict, costs.visit) == (50e-9, 80e-9, 80e-9, 40e-6)
     other = ReadCosts.linear(0.1, 1e6)

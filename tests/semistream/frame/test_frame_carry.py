@@ -119,7 +119,7 @@ def test_a_repeated_batch_answers_the_same_rows(spark: SparkSession, tmp_path: P
         drop_file(tmp_path / "in", numbers(1000 * number, rows=700, keys=2900), number)
     sink, asked = Ledger(fails_after=2), CARRY | {"memory": "64KB", "algorithm": "cachejoin"}
     sink.run(enrich(file_stream(spark, tmp_path / "in"), store, **asked), tmp_path)
-    assert 0 < sink.kept[2].num_rows != 700
+    assert set(sink.kept[2]["id"].to_pylist()) not in (set(), set(range(2000, 2700)))  # some waited
     page_store(tmp_path / "m.pages", words("newer", keys=3000))
     spark.conf.set(ARROW_ROWS, changed.get(ARROW_ROWS, 10_000))
     try:

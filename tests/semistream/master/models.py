@@ -120,7 +120,12 @@ def assert_finds(pages: Any, table: pa.Table, names: Sequence[str], strangers: p
     wanted = pa.concat_tables([table.select(names).slice(0, 150), strangers.cast(table.select(names).schema)])
     keep = [at for at, key in enumerate(keys_of(wanted, names)) if None not in key]
     wanted = wanted.take(pa.array([*keep, *keep[:3]], pa.int64())).combine_chunks()
-    found = pages.read_keys([wanted.column(name).combine_chunks() for name in names])
     asked = {key: rows for key, rows in model.items() if key in set(keys_of(wanted, names))}
+    key = [wanted.column(name).combine_chunks() for name in names]
+    found = pages.read_keys(key, 1 << 20)
     assert found is not None
+    found.validate(full=True)
     assert groups_of(pa.Table.from_batches([found], pages.schema), names) == asked
+    if pages.reads_homes:
+        assert found.equals(pages.read_keys(key, 2 * found.nbytes + 512))  # fewer pages at a time
+        assert pages.read_keys(key, found.nbytes // 2) is None or not found.num_rows

@@ -92,7 +92,7 @@ def check(pages: Any, key: list[str], strangers: pa.Table) -> None:
 
 
 def check_found(pages: Any, key: list[str], strangers: pa.Table) -> None:
-    found = pages.read_keys([strangers.column(name).combine_chunks() for name in key])
+    found = pages.read_keys([strangers.column(name).combine_chunks() for name in key], 1 << 20)
     wanted = set(keys_of(strangers, key))
     rows = rows_with(found, key, wanted)
     assert rows == rows_with(pa.RecordBatch.from_struct_array(TABLE.to_struct_array().chunk(0)), key, wanted)

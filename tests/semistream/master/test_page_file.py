@@ -5,11 +5,12 @@ from __future__ import annotations
 import pickle
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.semistream.master.models import KINDS, assert_is, assert_reads_many, keys_of, master
+from tests.semistream.master.models import KINDS, assert_finds, assert_is, assert_reads_many, keys_of, master
 
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device
@@ -33,6 +34,7 @@ def test_every_key_is_whole_in_its_home_page(kinds: tuple[str, ...], order: str,
         found = write_pages(path, table, names, order, page, frequency)  # type: ignore[arg-type]  # of parametrize
         pages = MasterStore.open(path).at()
         assert_is(pages, table, names, strangers)
+        assert_finds(pages, table, names, strangers.select(names))
         assert found.null_keys == sum(None in key for key in keys_of(table, names))
         pages.close()
 
@@ -50,6 +52,12 @@ def test_many_pages_read_at_once_are_the_pages(kinds: tuple[str, ...], tmp_path:
             write_pages(path, table if nested else table.drop_columns(["list"]), names, "key", page)
             with closing(MasterStore.open(path).at()) as pages:
                 assert_reads_many(pages, rng)
+                assert_finds(pages, pages_table(pages), names, table.select(names))
+
+
+def pages_table(pages: Any) -> pa.Table:
+    found = [pages.read(0, len(pages.starts) - 1)] if len(pages.starts) > 1 else []
+    return pa.Table.from_batches(found, pages.schema)
 
 
 def test_pages_that_follow_each_other_are_one_read_and_damage_is_found(tmp_path: Path) -> None:
@@ -61,17 +69,24 @@ def test_pages_that_follow_each_other_are_one_read_and_damage_is_found(tmp_path:
         assert pages.device.bytes_read == sum(pages.stored_bytes(*run) for run in [(3, 3), (9, 1), (30, 5)])
         with pytest.raises(IndexError):
             pages.read_many(first, np.array([1, 2, 1, 10_000]))
+        key = pages.read(32, 1).column(0)
         (rows,) = (tmp_path / "p").rglob("*.rows")
         content = bytearray(rows.read_bytes())
         content[pages.stored_bytes(0, 32) + 200] ^= 1
         rows.write_bytes(content)
         with pytest.raises(ConfigError, match=r"page 32 .* is damaged"):
             pages.read_many(first, count)
+        with pytest.raises(ConfigError, match=r"page 32 .* is damaged"):
+            pages.read_keys([key], 1 << 20)  # type: ignore[attr-defined]
         rows.write_bytes(content[: pages.stored_bytes(0, 9) + 50])
         with pytest.raises(ConfigError, match="ends at byte"):
             pages.read_many(first, count)
+        with pytest.raises(ConfigError, match="ends at byte"):
+            pages.read_keys([key], 1 << 20)  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="closed"):
         pages.read_many(first, count)
+    with pytest.raises(ValueError, match="closed"):
+        pages.read_keys([key], 1 << 20)  # type: ignore[attr-defined]
 
 
 def test_rows_lie_in_the_order_asked_for(tmp_path: Path) -> None:

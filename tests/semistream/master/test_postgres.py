@@ -124,14 +124,14 @@ def test_keys_are_looked_up_by_an_index_and_never_fail_the_query(postgres: Serve
     numbers = pa.array([*range(1, 300), 5, 40_000, -1], pa.int32())
     words = pa.array([*(str(i % 7) for i in range(1, 300)), "5", "4", "x\0y"])
     with closing(by_pair):
-        found = by_pair.read_keys([numbers, words])  # type: ignore[attr-defined]
+        found = by_pair.read_keys([numbers, words], 0)  # type: ignore[attr-defined]
         assert sorted(found["a"].to_pylist()) == list(range(1, 300))
     with closing(MasterStore.postgres(postgres.url, "t", "d").at()) as by_uuid:
         assert not by_uuid.finds_keys  # type: ignore[attr-defined]  # any text may be asked for, which a uuid is not
     with closing(MasterStore.postgres(postgres.url, "t", "c").at()) as by_day:
         far = pa.array([10**7], pa.date32())
-        assert by_day.read_keys([far]) is None  # type: ignore[attr-defined]
-        assert by_day.read_keys([far.slice(0, 0)]).num_rows == 0  # type: ignore[attr-defined]
+        assert by_day.read_keys([far], 0) is None  # type: ignore[attr-defined]
+        assert by_day.read_keys([far.slice(0, 0)], 0).num_rows == 0  # type: ignore[attr-defined]
     columns = key_columns([PgColumn("a", "int4", pa.int32()), PgColumn("b", "bpchar", pa.string())], ["a", "b"])
     sent = sent_keys(columns, [numbers.slice(0, 3), words.slice(0, 3)])
     with dbapi.connect(postgres.url, autocommit=True) as connection:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,8 @@ from tests.semistream.operators.test_answers import random_spec
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError
+from dovetail.joins.semistream.master.page_file.writer import write_pages
+from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.operators import ALGORITHMS, CacheJoin, HybridJoin
 from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
@@ -30,9 +34,10 @@ class KeyedMemory(MemoryPages):
     """Pages that also find single keys, as a database does; every request is noted."""
 
     finds_keys = True
+    reads_homes = False
     asked: list[int]
 
-    def read_keys(self, key: list[pa.Array]) -> pa.RecordBatch:
+    def read_keys(self, key: list[pa.Array], room: int) -> pa.RecordBatch:
         self.asked = [*getattr(self, "asked", []), len(key[0])]
         wanted = set(zip(*(k.to_pylist() for k in key), strict=True))
         have = list(zip(*(self.rows[name].to_pylist() for name in self.key), strict=True))
@@ -252,3 +257,25 @@ def test_a_batch_is_one_request_for_its_distinct_keys() -> None:
     assert case.pages.asked == [len(np.unique(case.stream["k"].to_numpy()))]  # type: ignore[attr-defined]
     assert not case.pages.reads
     assert got.metrics.value("loads") == 1
+
+
+@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("repeats", [1, 40])
+def test_keys_of_a_page_file_with_more_rows_than_planned_stay_inside_the_budget(
+    name: str, repeats: int, tmp_path: Path
+) -> None:
+    keys = np.repeat(np.arange(1200), repeats)
+    master = pa.table({"k": keys, "r": np.arange(len(keys)), "text": pa.array(["x" * 50] * len(keys))})
+    write_pages(tmp_path / "m.pages", master, "k")
+    stream = pa.table({"id": np.arange(2500), "k": np.random.default_rng(3).integers(0, 1250, 2500)})
+    spec, limit, got = ALGORITHMS[name], 600 << 10, 0
+    with closing(MasterStore.open(tmp_path / "m.pages").at()) as pages:
+        budget = MemoryBudget(limit)
+        with spec(pages=pages, on=("k",)).open(budget, {"stream": stream.schema}) as operator:
+            for batch in stream.to_batches(max_chunksize=700):
+                for answer in operator.push("stream", batch):
+                    got += answer.num_rows
+                    assert answer["k"].equals(pa.array(keys[answer["r"].to_numpy()]))
+            got += sum(answer.num_rows for answer in operator.finish())
+    assert got == repeats * int((stream["k"].to_numpy() < 1200).sum())
+    assert budget.peak <= limit

@@ -84,7 +84,8 @@ class UnitCosts:
     c_F. `load` is what a read costs beside its bytes: opening, decoding, its part of a call of a kernel; zero in the
     source. `visit` is the fixed cost of probing a resident segment, however few the rows, beside a table over the
     segment; zero in the source, whose resident segments are tables. `look_up` is one key asked of a store that finds
-    single keys, in which joins that keep no segments read none; None for a store of pages. `turn` is what a micro-batch
+    single keys, in which joins that keep no segments read none, or with `by_page` all keys of one page; None for a
+    store of whole pages. `turn` is what a micro-batch
     costs a join, however few rows it has; the source has no micro-batches. `probes`: the source looks every row of a
     segment up among the waiting tuples; "smaller" takes whichever side has fewer.
     """
@@ -100,6 +101,7 @@ class UnitCosts:
     visit: float = 0.0
     look_up: float | None = None
     turn: float = 0.0
+    by_page: bool = False
     probes: Probes = "segment"
 
     def __post_init__(self) -> None:
@@ -126,12 +128,14 @@ class UnitCosts:
 
     def find_s(self, nbytes: float) -> float:
         """Seconds to load a segment; only the fixed cost of a load if keys are looked up one by one."""
-        return self.load_s(nbytes) if self.look_up is None else self.load
+        if self.look_up is None:
+            return self.load_s(nbytes)
+        return self.load + (self.look_up if self.by_page else 0.0)
 
     @property
     def each_found_s(self) -> float:
-        """Seconds to look up one key; 0 where segments are read."""
-        return self.look_up or 0.0
+        """Seconds to look up one key; 0 where segments are read, or keys of one page share a look-up."""
+        return 0.0 if self.by_page else self.look_up or 0.0
 
     def visit_s(self, segment_rows: float) -> float:
         """Fixed seconds to probe a resident segment, without the cost per row."""
@@ -159,13 +163,18 @@ Reference: Naeem 2012, table 5.2; docs/algorithms/semistream.md, 3.0.
 
 
 def from_profile(
-    profile: Profile, *, read: ReadCosts | None = None, look_up: float | None = None, turn: float = 0.0
+    profile: Profile,
+    *,
+    read: ReadCosts | None = None,
+    look_up: float | None = None,
+    by_page: bool = False,
+    turn: float = 0.0,
 ) -> UnitCosts:
     """This machine's costs, for joins whose kernels look the smaller side up.
 
     A profile has no cost of taking one tuple from the stream; a row between Python and the JVM stands for it. `read`
-    replaces the reads of local pages by those of another store, `look_up` is a key of a store that finds them, and
-    `turn` a micro-batch.
+    replaces the reads of local pages by those of another store, `look_up` is a key of a store that finds them, or
+    with `by_page` a page of one, and `turn` a micro-batch.
     """
     pages = ReadCosts(_page_points(profile.page_read_random), _page_points(profile.page_read_sequential))
     return UnitCosts(
@@ -179,6 +188,7 @@ def from_profile(
         load=profile.segment_load.seconds,
         visit=profile.segment_visit.seconds,
         look_up=look_up,
+        by_page=by_page,
         turn=turn,
         probes="smaller",
     )

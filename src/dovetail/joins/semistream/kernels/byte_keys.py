@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, U8, Bool, int64s, raw_bytes
+from dovetail.engine.kernels.arrays import I32, I64, U8, Bool, int64s, raw_bytes
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.hashing import bytes_hash
+from dovetail.engine.kernels.hashing import bytes_hash, place
 
 _SIGN = np.uint64(1 << 63)
 
@@ -198,6 +198,35 @@ def count_below(keys: I64, wanted: I64, or_equal: bool = False) -> I64:
     return out
 
 
+@kernel
+def _among(codes: I64, wanted: I64, cells: I32, out: I64) -> int:
+    mask, n = len(cells) - 1, 0
+    for key in range(len(wanted)):
+        at = place(wanted[key], mask)
+        while cells[at] != 0 and wanted[cells[at] - 1] != wanted[key]:
+            at = (at + 1) & mask
+        cells[at] = key + 1
+    for row in range(len(codes)):
+        at = place(codes[row], mask)
+        while cells[at] != 0 and wanted[cells[at] - 1] != codes[row]:
+            at = (at + 1) & mask
+        if cells[at] != 0:
+            out[n] = row
+            n += 1
+    return n
+
+
+def rows_among(codes: I64, wanted: I64) -> I64:
+    """The rows, in order, whose code is one of those wanted.
+
+    >>> rows_among(np.array([7, 3, 7, 5]), np.array([5, 7])).tolist()
+    [0, 2, 3]
+    """
+    cells, out = np.zeros(2 << (2 * len(wanted)).bit_length(), np.int32), np.empty(len(codes), np.int64)
+    return out[: _among(int64s(codes), int64s(wanted), cells, out)]
+
+
 @register_warmup
 def _warm_search() -> None:
     count_below(np.array([1, 3]), np.array([2]))
+    rows_among(np.array([1, 3]), np.array([3]))

@@ -21,9 +21,10 @@ _LENGTH, _NODES, _BUFFERS, _COMPRESSION = range(4)
 
 
 class Parts(NamedTuple):
-    """Rows of each message; for each message and column its nulls; for each message and buffer its place and bytes."""
+    """Rows of each message, and the first of them; its nulls by column; the place and the bytes of its buffers."""
 
     rows: I64
+    first: I64
     nulls: I64
     place: I64
     nbytes: I64
@@ -31,8 +32,17 @@ class Parts(NamedTuple):
 
 def empty_parts(messages: int, columns: int, buffers: int) -> Parts:
     """Room for so many messages."""
-    shapes = (messages,), (messages, columns), (messages, buffers), (messages, buffers)
+    shapes = (messages,), (messages,), (messages, columns), (messages, buffers), (messages, buffers)
     return Parts(*(np.empty(shape, np.int64) for shape in shapes))
+
+
+def single_rows(parts: Parts, rows: I64) -> Parts:
+    """The parts of single rows, numbered through all messages; nulls are those of the whole message."""
+    stops = np.cumsum(parts.rows)
+    message = np.searchsorted(stops, rows, side="right")
+    first = rows - (stops - parts.rows)[message]
+    found = np.ones(len(rows), np.int64), first, parts.nulls[message], parts.place[message], parts.nbytes[message]
+    return Parts(*(np.ascontiguousarray(each) for each in found))
 
 
 @kernel
@@ -80,7 +90,7 @@ def message_parts(data: U8, starts: I64, stops: I64, parts: Parts) -> bool:
         )
         if _field(data, batch, _COMPRESSION) != 0 or nodes == 0 or buffers == 0:
             return False
-        parts.rows[message] = _number(data, length, 8) if length else 0
+        parts.rows[message], parts.first[message] = _number(data, length, 8) if length else 0, 0
         if not _places(data, _followed(data, nodes), _followed(data, buffers), body, stop, message, parts):
             return False
     return True
@@ -126,10 +136,10 @@ def joined_values(data: U8, parts: Parts, buffer: int, width: int, out: U8) -> b
     """Whether every message has the values of its rows, `width` bytes each; they are written one after the other."""
     to = 0
     for message in range(len(parts.rows)):
-        size = parts.rows[message] * width
-        if parts.nbytes[message, buffer] < size:
+        size, before = parts.rows[message] * width, parts.first[message] * width
+        if parts.nbytes[message, buffer] < before + size:
             return False
-        at = parts.place[message, buffer]
+        at = parts.place[message, buffer] + before
         _copy(data[at : at + size], out[to : to + size])
         to += size
     return True
@@ -140,10 +150,10 @@ def joined_bits(data: U8, parts: Parts, buffer: int, out: U8) -> bool:
     """Whether every message has a bit for each of its rows, or none at all, which stands for ones; `out` has zeros."""
     to = 0
     for message in range(len(parts.rows)):
-        rows, nbytes, at = parts.rows[message], parts.nbytes[message, buffer], parts.place[message, buffer]
-        if nbytes and 8 * nbytes < rows:
+        nbytes, at, first = parts.nbytes[message, buffer], parts.place[message, buffer], parts.first[message]
+        if nbytes and 8 * nbytes < first + parts.rows[message]:
             return False
-        for row in range(rows):
+        for row in range(first, first + parts.rows[message]):
             if nbytes == 0 or (data[at + (row >> 3)] >> (row & 7)) & 1:
                 out[to >> 3] |= np.uint8(1 << (to & 7))
             to += 1
@@ -153,12 +163,12 @@ def joined_bits(data: U8, parts: Parts, buffer: int, out: U8) -> bool:
 @kernel
 def _ends(words: AnyArray, parts: Parts, buffer: int, message: int) -> tuple[int, int]:
     """The first and the last offset of a message's text; the last is -1 if offsets are not where they can be read."""
-    width, rows = words.itemsize, parts.rows[message]
+    width, rows, first = words.itemsize, parts.rows[message], parts.first[message]
     if rows == 0:
         return 0, 0
-    if parts.nbytes[message, buffer] < (rows + 1) * width or parts.place[message, buffer] % width != 0:
+    if parts.nbytes[message, buffer] < (first + rows + 1) * width or parts.place[message, buffer] % width != 0:
         return 0, NONE
-    at = parts.place[message, buffer] // width
+    at = parts.place[message, buffer] // width + first
     return words[at], words[at + rows]
 
 
@@ -183,7 +193,8 @@ def joined_text(data: U8, words: AnyArray, parts: Parts, buffer: int, offsets: A
     row, to = 0, 0
     offsets[0] = 0
     for message in range(len(parts.rows)):
-        at, text = parts.place[message, buffer] // words.itemsize, parts.place[message, buffer + 1]
+        at = parts.place[message, buffer] // words.itemsize + parts.first[message]
+        text = parts.place[message, buffer + 1]
         first, last = _ends(words, parts, buffer, message)
         n = parts.rows[message]
         if not _moved(words[at : at + n + 1], to - first, offsets[row + 1 : row + 1 + n]):

@@ -92,17 +92,24 @@ class Pages(Protocol):
 
 @runtime_checkable
 class KeyedPages(Pages, Protocol):
-    """Pages of a store that also finds single keys, many in one request: a database with an index."""
+    """Pages of a store that also finds single keys, many in one request: a page file, or a database with an index."""
 
     @property
     def finds_keys(self) -> bool:
         """Whether keys of this store's types can be sent."""
         ...
 
-    def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+    @property
+    def reads_homes(self) -> bool:
+        """Whether home pages are read to find keys, so that keys of one page share a read."""
+        ...
+
+    def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
         """All rows with one of these keys, by one request, in any order; rows of other keys may be among them.
 
-        Keys may repeat and have no nulls. None if one of them cannot be sent: then pages have to be read.
+        Keys may repeat and have no nulls. Where home pages are read, `room` bytes of them are held at a time. None if
+        one of the keys cannot be sent, or if home pages have more than `room` bytes of rows with these keys: then pages
+        have to be read.
         """
         ...
 

@@ -294,7 +294,9 @@ class RangePages:
         """Whether single keys can be looked up."""
         return self._reader.finds_keys
 
-    def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+    reads_homes = False
+
+    def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
         """All rows with one of these keys, by one query; None if one of them cannot be sent."""
         return self.device.call(
             lambda: self._reader.find(key), nbytes=lambda batch: 0 if batch is None else int(batch.nbytes)

@@ -105,16 +105,21 @@ class WithNulls:
         """Whether single keys can be looked up."""
         return isinstance(self._inner, KeyedPages) and self._inner.finds_keys
 
-    def read_keys(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+    @property
+    def reads_homes(self) -> bool:
+        """Whether home pages are read to find keys."""
+        return isinstance(self._inner, KeyedPages) and self._inner.reads_homes
+
+    def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
         """All rows with one of these keys; if one has a null, all rows that have one too."""
         if not isinstance(self._inner, KeyedPages):
             return None
         nulls = has_null(key)
         if not nulls.any():
-            return self._inner.read_keys(key)
+            return self._inner.read_keys(key, room)
         found = [self._inner.read_nulls()]
         if not nulls.all():
-            some = self._inner.read_keys([column.filter(pa.array(~nulls)) for column in key])
+            some = self._inner.read_keys([column.filter(pa.array(~nulls)) for column in key], room)
             if some is None:
                 return None
             found.append(some)
@@ -142,7 +147,7 @@ def with_nulls(pages: Pages, store: object) -> Pages:
         raise UnsupportedError(
             f"{store} cannot give rows with a null in the key; build a page file with keep_nulls.", argument="null_safe"
         )
-    if not pages.null_rows and not isinstance(pages, KeyedPages):  # a table may get some while it is open
+    if not pages.null_rows and not isinstance(pages, Resting):  # a table may get some while it is open
         return pages
     return WithNulls(pages)
 

@@ -18,7 +18,7 @@ from dovetail.joins.semistream.kernels.segment_match import empty_scratch, scrat
 from dovetail.joins.semistream.operators.answers import RowStore, Shape
 from dovetail.joins.semistream.operators.master_rows import Loaded, Read
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
-from dovetail.joins.semistream.operators.waiting import Rows
+from dovetail.joins.semistream.operators.waiting import Rows, places_by_value
 from dovetail.joins.semistream.sizes import Footprint, Part, Sizes, asks_for_keys, footprint
 
 if TYPE_CHECKING:
@@ -80,8 +80,9 @@ class PageByPage(SemiStreamOperator):
 
     def _start_cache(self) -> None:
         places, pages = self.sizes.page_cache or 0, self.disk.segments.n if self.sizes.page_cache else 0
-        self._index.resize(8 * places + 4 * pages)
+        self._index.resize(16 * places + 4 * pages)
         self._place, self._used = np.full(pages, -1, np.int32), np.zeros(places, np.int64)
+        self._page = np.zeros(places, np.int64)
         self._requests = 0
 
     def stream_store(self, cost: Footprint) -> RowStore:
@@ -160,10 +161,9 @@ class PageByPage(SemiStreamOperator):
         return stop
 
     def _from_kept(self, rows: Rows, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        wanted = rows.segments[start:stop]
-        for page in np.unique(wanted).tolist():
+        for page, places in places_by_value(rows.segments[start:stop]):
             self.disk.use(self._kept[page])
-            yield from self._meet(rows, np.flatnonzero(wanted == page) + start, "answered_by_cache")
+            yield from self._meet(rows, places + start, "answered_by_cache")
         self.disk.use(None)
 
     def _keep(self, page: int) -> None:
@@ -173,11 +173,10 @@ class PageByPage(SemiStreamOperator):
         place = len(self._kept)
         if place == self.sizes.page_cache:
             place = int(np.argmin(self._used))
-            gone = next(p for p in self._kept if self._place[p] == place)
-            self._forget(gone)
+            self._forget(int(self._page[place]))
         self.disk.keep(self.disk.loaded.chunk, self._pages)
         self._kept[page] = self.disk.loaded
-        self._place[page] = place
+        self._place[page], self._page[place] = place, page
         self._used[place] = self._requests
         self._requests += 1
 
@@ -229,5 +228,5 @@ class PageByPage(SemiStreamOperator):
         self._start_cache()
         self._requests = len(order)
         for at, page in enumerate(order):
-            self._place[page], self._used[at] = at, at
+            self._place[page], self._page[at], self._used[at] = at, page, at
         self.disk.release()

@@ -193,6 +193,11 @@ class DiskBuffer:
         """Whether the store finds single keys."""
         return isinstance(self.pages, KeyedPages) and self.pages.finds_keys
 
+    @property
+    def reads_homes(self) -> bool:
+        """Whether keys are looked up in their home pages."""
+        return self.cost.keyed and isinstance(self.pages, KeyedPages) and self.pages.reads_homes
+
     def affordable(self, picked: I64) -> int:
         """How many of the segments fit by their stored bytes, at least one."""
         stored = np.cumsum(self.segments.stored_bytes(picked)) * _READ_AND_DECODED
@@ -221,15 +226,22 @@ class DiskBuffer:
     def read_keys(self, picked: I64, codes: I64, refs: I64) -> Read | None:
         """The rows of the keys of these stream rows, by one request, in the order of their segments, the picked ones.
 
-        None if the store cannot be asked for one of them. The request counts as one load.
+        None if the store cannot be asked for one of them, or if their rows are too many. A request to a server counts
+        as one load.
         """
         pages = self.pages
         if not isinstance(pages, KeyedPages) or not pages.finds_keys:
             return None
-        batch = pages.read_keys(self._answers.different_keys(codes, refs))
+        planned = max(self.cost.hold, int(len(codes) * self.cost.round_row))
+        room = max(0, min(planned, (self._budget.available - OUTPUT_FLOOR) // 2))
+        self.store.reservation.grow(2 * room)
+        try:
+            batch = pages.read_keys(self._answers.different_keys(codes, refs), room)
+        finally:
+            self.store.reservation.shrink(2 * room)
         if batch is None:
             return None
-        self._counts["loads"] += 1
+        self._counts["loads"] += len(picked) if self.reads_homes else 1
         page = np.asarray(pages.home([batch.column(name) for name in pages.key]), np.int64)
         segment = self.segments.of_pages(page)
         at = np.searchsorted(picked, segment)

@@ -19,14 +19,13 @@ from dovetail.joins.semistream.kernels.segment_match import Round, empty_met, me
 from dovetail.joins.semistream.kernels.waiting_pool import chain_rows
 from dovetail.joins.semistream.operators.answers import SHIFT, Answers, RowStore, refs_of
 from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer, Loaded, Read
-from dovetail.joins.semistream.request import Residence
 from dovetail.joins.semistream.sizes import ROUND_ROW_BYTES
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.operators.hybridjoin import Kept, Schedule
     from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 
-FOREVER = 1 << 40  # rows, or loads: no bound
+FOREVER = 1 << 40  # rows: no bound
 MANY_CHUNKS = 48
 
 
@@ -40,6 +39,13 @@ class Rows(NamedTuple):
     def some(self, which: I64 | slice) -> Rows:
         """These of the rows."""
         return Rows(*(int64s(column[which]) for column in self))
+
+
+def places_by_value(values: I64) -> Iterator[tuple[int, I64]]:
+    """Each different value, in ascending order, with the places that have it."""
+    order = np.argsort(values, kind="stable")
+    for places in np.split(order, np.flatnonzero(np.diff(values[order])) + 1) if len(order) else ():
+        yield int(values[places[0]]), places
 
 
 class Limits(NamedTuple):
@@ -109,17 +115,12 @@ class Waiting:
         self._lent = chunk, int(self.pool.meta[kernels.TICKET])
         return chunk
 
-    def choose(self, rule: int, position: float, bound: Residence | None, now_ns: int) -> int:
-        """The segment to load next, or -1 if nothing waits."""
-        return kernels.choose(self.pool, rule, position, *_bounds(bound, now_ns))
-
-    def pick(self, rule: int, position: float, bound: Residence | None, now_ns: int, limits: Limits) -> tuple[I64, I64]:
+    def pick(self, rule: int, position: float, limits: Limits) -> tuple[I64, I64]:
         """The segments of a round, which the policy picks one after the other, and how many rows wait for each.
 
         Their rows are out of the queue, and must be answered or put back.
         """
-        patience, before = _bounds(bound, now_ns)
-        return limits.ascending(kernels.pick_round(self.pool, rule, position, patience, before, *limits.for_kernels()))
+        return limits.ascending(kernels.pick_round(self.pool, rule, position, *limits.for_kernels()))
 
     def take(self, order: I64, limits: Limits) -> tuple[I64, I64]:
         """As `pick`, for segments in a given order."""
@@ -129,11 +130,6 @@ class Waiting:
         """Rows of these segments of a round wait again, each in its old place."""
         if counts.any():
             kernels.reattach(self.pool, picked, counts)
-
-    def overdue(self, bound: Residence | None, now_ns: int) -> bool:
-        """Whether the oldest row waits for longer than it may."""
-        oldest = int(self.pool.meta[kernels.OLDEST])
-        return oldest >= 0 and bool(self.pool.since[oldest] < _bounds(bound, now_ns)[1])
 
     def settle(self) -> bool:
         """Copy waiting rows to owned memory; False if some must be answered first."""
@@ -240,12 +236,6 @@ class Waiting:
         self._chains.close()
 
 
-def _bounds(bound: Residence | None, now_ns: int) -> tuple[int, int]:
-    """Loads that a row may wait for, and the time before which none may have been admitted."""
-    loads, seconds = (None, None) if bound is None else (bound.loads, bound.seconds)
-    return FOREVER if loads is None else loads, 0 if seconds is None else now_ns - int(seconds * 1e9)
-
-
 def report_waits(metrics: Metrics, name: str, buckets: I64) -> None:
     """Count rows by waiting time: "name.lt_2^b_ns" rows took less than 2**b ns, but not less than half of it."""
     for b, n in enumerate(buckets.tolist()):
@@ -255,6 +245,7 @@ def report_waits(metrics: Metrics, name: str, buckets: I64) -> None:
 
 SHARE_OF_A_ROUND = 8
 FEW = 4  # waiting rows of a segment up to which only the pages that they need are read
+FEW_KEYS = 64  # waiting rows of a round, down to which their number is halved where rows of keys are too many
 MANY = 64  # segments of a round from which finding these pages costs more than it saves
 _COPIES = 3.3  # of a round's rows, at most: as read, as decoded, and in answers
 _MOST_TIMES = 3  # more would not fit the processor's caches, and save little
@@ -378,6 +369,8 @@ class Loads:
         try:
             found = self._read_keys(picked, int(counts.sum())) if disk.cost.keyed else None
             if found is None:
+                if disk.reads_homes and self._limits.most_rows > FEW_KEYS:  # they have more rows than planned
+                    self._limits = self._limits._replace(most_rows=self._limits.most_rows // 2)
                 n = disk.affordable(picked)
                 parts.waiting.put_back(picked[n:], counts[n:])
                 picked, counts, asked = picked[:n], counts[:n], asked[:n]

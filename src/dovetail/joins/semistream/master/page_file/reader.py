@@ -10,21 +10,23 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from functools import lru_cache
+from itertools import accumulate, pairwise
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, fixed_width
+from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, fixed_width, nbytes, take_columns
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, U8, AnyArray, int64s, raw_bytes
 from dovetail.engine.kernels.gather import expand_runs
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.kernels import message_parts as kernels
-from dovetail.joins.semistream.keys import Dense, Fences, Index, key_form, normal_of
+from dovetail.joins.semistream.kernels.byte_keys import rows_among
+from dovetail.joins.semistream.keys import Dense, Fences, Index, KeyForm, key_form, normal_of
 from dovetail.joins.semistream.master.page_file.generation import (
     Generation,
     IndexFile,
@@ -44,7 +46,8 @@ def joined_pages(data: U8, starts: I64, stops: I64, schema: pa.Schema) -> pa.Rec
     Plain columns (fixed-width, boolean, text, binary) of messages that are as ours are joined in one pass; anything
     else is left to Arrow.
     """
-    found = _joined_columns(data, starts, stops, schema) if _plain(schema) else None
+    parts = _parts_of(data, starts, stops, schema)
+    found = None if parts is None else _joined_columns(data, parts, schema)
     if found is not None:
         return found
     whole = pa.py_buffer(data)
@@ -52,10 +55,35 @@ def joined_pages(data: U8, starts: I64, stops: I64, schema: pa.Schema) -> pa.Rec
     return pa.concat_batches([pa.ipc.read_record_batch(message, schema) for message in messages])
 
 
+def keyed_rows(data: U8, starts: I64, stops: I64, schema: pa.Schema, form: KeyForm, codes: I64) -> pa.RecordBatch:
+    """The rows of these pages whose key has one of these codes, in order, in memory of their own.
+
+    Of plain columns only the keys are decoded of the other rows.
+    """
+    parts = _parts_of(data, starts, stops, schema)
+    keys = None if parts is None else _key_columns(data, parts, schema, form)
+    if parts is not None and keys is not None:
+        rows = rows_among(form.normal(keys)[0].codes(), codes)
+        found = _joined_columns(data, kernels.single_rows(parts, rows), schema)
+        if found is not None:
+            return found
+    whole = joined_pages(data, starts, stops, schema)
+    rows = rows_among(form.normal([whole.column(name) for name in form.names])[0].codes(), codes)
+    return take_columns(whole, rows)
+
+
+def _key_columns(data: U8, parts: kernels.Parts, schema: pa.Schema, form: KeyForm) -> list[pa.Array] | None:
+    firsts = np.cumsum([0, *(_n_buffers(field.type) for field in schema)]).tolist()
+    places = [schema.get_field_index(name) for name in form.names]
+    found = [_column(data, parts, at, firsts[at], schema.field(at).type) for at in places]
+    return None if any(column is None for column in found) else found
+
+
 def _plain(schema: pa.Schema) -> bool:
     return all(_n_buffers(field.type) for field in schema)
 
 
+@lru_cache(maxsize=256)
 def _n_buffers(kind: pa.DataType) -> int:
     """Buffers of a plain column, 0 of another."""
     if kind in NARROW_TEXT or kind in WIDE_TEXT:
@@ -63,10 +91,15 @@ def _n_buffers(kind: pa.DataType) -> int:
     return 2 if pa.types.is_boolean(kind) or fixed_width(kind) else 0
 
 
-def _joined_columns(data: U8, starts: I64, stops: I64, schema: pa.Schema) -> pa.RecordBatch | None:
-    parts = kernels.empty_parts(len(starts), len(schema), sum(_n_buffers(field.type) for field in schema))
-    if not kernels.message_parts(data, starts, stops, parts):
+def _parts_of(data: U8, starts: I64, stops: I64, schema: pa.Schema) -> kernels.Parts | None:
+    """Where the columns of these pages are; None if they are not plain."""
+    if not _plain(schema):
         return None
+    parts = kernels.empty_parts(len(starts), len(schema), sum(_n_buffers(field.type) for field in schema))
+    return parts if kernels.message_parts(data, starts, stops, parts) else None
+
+
+def _joined_columns(data: U8, parts: kernels.Parts, schema: pa.Schema) -> pa.RecordBatch | None:
     columns, buffer = [], 0
     for number, field in enumerate(schema):
         column = _column(data, parts, number, buffer, field.type)
@@ -78,9 +111,9 @@ def _joined_columns(data: U8, starts: I64, stops: I64, schema: pa.Schema) -> pa.
 
 
 def _column(data: U8, parts: kernels.Parts, number: int, buffer: int, kind: pa.DataType) -> pa.Array | None:
-    rows, nulls = int(parts.rows.sum()), int(parts.nulls[:, number].sum())
+    rows, has_nulls = int(parts.rows.sum()), bool(parts.nulls[:, number].any())
     validity = None
-    if nulls:
+    if has_nulls:
         validity = _bits(data, parts, buffer, rows)
         if validity is None:
             return None
@@ -88,7 +121,7 @@ def _column(data: U8, parts: kernels.Parts, number: int, buffer: int, kind: pa.D
     if content is None:
         return None
     buffers = [None if array is None else pa.py_buffer(array) for array in (validity, *content)]
-    return pa.Array.from_buffers(kind, rows, buffers, nulls)
+    return pa.Array.from_buffers(kind, rows, buffers, -1 if has_nulls else 0)
 
 
 def _content(data: U8, parts: kernels.Parts, buffer: int, rows: int, kind: pa.DataType) -> list[AnyArray] | None:
@@ -113,6 +146,7 @@ def _bits(data: U8, parts: kernels.Parts, buffer: int, rows: int) -> U8 | None:
 
 
 _REPAIR = "build the page file again, or restore it from a copy"
+_AT_A_TIME = 1 << 20  # bytes of pages in which keys are looked up; more of them leave the processor's caches
 
 
 class PageFile:
@@ -186,7 +220,8 @@ class PageFile:
         if count == 1:
             return self._decoded(first, data, start)
         ends = np.frombuffer(self._ends, np.int64)[first : first + count + 1] - start
-        return self._joined(np.arange(first, first + count), data, ends[:-1], ends[1:])
+        self._check_pages(list(range(first, first + count)), data, ends[1:].tolist())
+        return joined_pages(raw_bytes(np.frombuffer(data, np.uint8)), int64s(ends[:-1]), int64s(ends[1:]), self.schema)
 
     def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
         """The rows of many ascending runs of pages and where each run begins; neighbours are one read."""
@@ -197,13 +232,42 @@ class PageFile:
         pages = expand_runs(int64s(first), int64s(count))
         if not len(pages) or pages[0] < 0 or pages[-1] >= len(self._ends) - 1 or (np.diff(pages) < 1).any():
             return read_each(self, first, count)
-        ends = np.frombuffer(self._ends, np.int64)
-        sizes = ends[pages + 1] - ends[pages]
-        stops = np.cumsum(sizes)
-        data = self._fetch_many(pages, stops - sizes, stops)
-        batch = self._joined(pages, data, stops - sizes, stops)
+        batch = joined_pages(*self._checked(pages), self.schema)
         rows = self.starts[first + count] - self.starts[first]
         return batch, np.concatenate([np.zeros(1, np.int64), np.cumsum(rows)])
+
+    @property
+    def finds_keys(self) -> bool:
+        """Whether single keys are looked up; the costs of a simulated device are those of whole pages."""
+        return self.indexed and not self.device.simulated
+
+    reads_homes = True
+
+    def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
+        """All rows with one of these keys, from their home pages, of which `room` bytes are held at a time.
+
+        None if the rows found have more bytes than that.
+        """
+        if not self._close.alive:
+            raise ValueError(f"{self.path} is closed; pages cannot be read.")
+        normal, valid = self._form.normal(key)
+        home, codes = self._index.home(normal, valid), normal.codes()
+        order = np.argsort(home, kind="stable")[int(np.count_nonzero(home < 0)) :]
+        pages, firsts = np.unique(home[order], return_index=True)
+        ends = np.frombuffer(self._ends, np.int64)
+        sizes = ends[pages + 1] - ends[pages]
+        heads = np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // max(1, min(room, _AT_A_TIME)), prepend=-1))
+        found, firsts, held = [], np.append(firsts, len(order)), 0
+        for head, tail in pairwise([*heads.tolist(), len(pages)]):
+            found.append(self._keyed(pages[head:tail], codes[order[firsts[head] : firsts[tail]]]))
+            held += nbytes(found[-1])
+            if held > room:
+                return None
+        return pa.concat_batches(found) if found else pa.RecordBatch.from_pylist([], self.schema)
+
+    def _keyed(self, pages: I64, codes: I64) -> pa.RecordBatch:
+        data, starts, stops = self._checked(pages)
+        return keyed_rows(data, starts, stops, self.schema, self._form, int64s(codes))
 
     @property
     def null_rows(self) -> int:
@@ -258,6 +322,15 @@ class PageFile:
             done, page = done + length, stop
         return data
 
+    def _checked(self, pages: I64) -> tuple[U8, I64, I64]:
+        """The bytes of ascending pages, whole and undamaged, and where each of them begins and ends."""
+        ends = np.frombuffer(self._ends, np.int64)
+        sizes = ends[pages + 1] - ends[pages]
+        stops = np.cumsum(sizes)
+        data = self._fetch_many(pages, stops - sizes, stops)
+        self._check_pages(pages.tolist(), data, stops.tolist())
+        return raw_bytes(np.frombuffer(data, np.uint8)), int64s(stops - sizes), int64s(stops)
+
     def _fetch_many(self, pages: I64, begins: I64, stops: I64) -> pa.Buffer:
         """The bytes of ascending pages, each from its place in `begins` to that in `stops`; neighbours by one read."""
         part = np.searchsorted(self._part_pages, pages, side="right") - 1
@@ -301,12 +374,6 @@ class PageFile:
         if zlib.crc32(message) != self._crcs[page]:
             raise self._damaged(page)
         return pa.ipc.read_record_batch(message, self.schema)
-
-    def _joined(self, pages: I64, data: pa.Buffer, starts: I64, stops: I64) -> pa.RecordBatch:
-        """The rows of consecutive pages in `data`."""
-        self._check_pages(pages.tolist(), data, stops.tolist())
-        raw = raw_bytes(np.frombuffer(data, np.uint8))
-        return joined_pages(raw, int64s(starts), int64s(stops), self.schema)
 
     def _check_pages(self, pages: list[int], data: pa.Buffer, stops: list[int]) -> None:
         view, start, crcs = memoryview(data), 0, self._crcs
