@@ -44,12 +44,13 @@ def in_order(pairs: pd.DataFrame) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize("name", ["diner", "xjoin", "pmj"])
-def test_twice_the_rows_are_twice_the_bytes(name: str) -> None:
+def test_twice_the_rows_are_about_twice_the_bytes(name: str) -> None:
+    """More rows may need one more pass over them; a nested loop would read four times the bytes."""
     read = []
     for rows in (16_000, 32_000):
         keys = [np.random.default_rng([rows, n]).integers(0, rows, rows) for n in (0, 1)]
         read.append(joined(ALGORITHMS[name](on=("k",)), side("a", keys[0]), side("b", keys[1])))
-    assert read[1] <= 2.4 * read[0]
+    assert read[1] <= 3 * read[0]
     assert name != "diner" or read[0] > 0
 
 
