@@ -5,7 +5,7 @@ Blocks of the first input are held in turn, as many as fit, then those of the ne
 another input follows, rows without a match so far are dropped at once. So the number of rounds depends on matching
 rows, not on the product of the numbers of blocks. Two large inputs with equal keys are first split into ranges of the
 key, so that the time grows with the rows, and not with the product of both inputs.
-Reference: docs/algorithms/online.md, 4.3, step 6, and 5.3.
+Reference: docs/algorithms/online.md, 3.6, 4.3, step 6, and 5.3.
 """
 
 from __future__ import annotations
