@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import pickle
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -76,7 +79,7 @@ def packets(join: Sums, *batches: pa.RecordBatch) -> pd.DataFrame:
 
 
 def started(join: Sums) -> TwsTester:
-    return TwsTester(Buckets(join, flat=True), timeMode="ProcessingTime", outputMode="Append")
+    return TwsTester(Buckets(join, ["c0"]), timeMode="ProcessingTime", outputMode="Append")
 
 
 def test_a_bucket_gets_its_rows_in_order_and_is_woken_once() -> None:
@@ -158,3 +161,14 @@ def test_types_that_pandas_does_not_have_as_they_are_travel_packed() -> None:
     plain = T.StructType().add("a", T.LongType()).add("b", T.DecimalType(10, 2))
     assert stateful.is_flat(plain)
     assert not stateful.is_flat(T.StructType().add("a", T.ArrayType(T.LongType())))
+
+
+def test_the_interpreter_of_the_driver_loads_no_kernels() -> None:
+    """Spark starts it for every new query, to ask for the state variables."""
+    code = (
+        "import sys, pickle, dovetail.spark.hosts.stateful; assert 'numba' not in sys.modules; "
+        "assert pickle.loads(sys.stdin.buffer.read()).state_name == 'sums'; assert 'tests' not in sys.modules"
+    )
+    pickled = pickle.dumps(Buckets(Sums()))
+    done = subprocess.run([sys.executable, "-c", code], input=pickled, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()

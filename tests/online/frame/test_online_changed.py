@@ -64,7 +64,7 @@ class Query:
         terms, kept = Terms("diner", join.memory, 1, 25, owed, retain_ms, False), Kept()
         schema = answers_of(join)
         task = OnlineTask(f"plan {number}", join, terms, 1, False, schema, schema, kept)  # type: ignore[arg-type]  # `task` is all it needs
-        buckets = TwsTester(Buckets(OnlineBuckets(task), flat=False), timeMode="ProcessingTime", outputMode="Append")
+        buckets = TwsTester(Buckets(OnlineBuckets(task)), timeMode="ProcessingTime", outputMode="Append")
         if self.stored:
             buckets.updateMapState("events", BUCKET, dict(self.stored))
             timer = self.header["timer"]

@@ -51,7 +51,7 @@ class Stream:
         lateness = lateness_of(pair_graph(Predicate((), BAND)), 2 * [{"at": delay_ms}])
         schema, self.counts = answers_of(self.join), Kept()
         task = OnlineTask("leaving", self.join, terms, 1, False, schema, schema, self.counts, lateness)  # type: ignore[arg-type]  # `task` is all it needs
-        return TwsTester(Buckets(OnlineBuckets(task), flat=False), timeMode="ProcessingTime", outputMode="Append")
+        return TwsTester(Buckets(OnlineBuckets(task)), timeMode="ProcessingTime", outputMode="Append")
 
     def restart(self, delay_ms: int, stored: Any = None) -> None:
         """A new run with another delay of watermarks, from what is stored."""

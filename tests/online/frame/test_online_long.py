@@ -60,7 +60,7 @@ def running(join: BucketJoin, retain_ms: int | None, owed: str) -> Iterator[tupl
     terms = Terms("diner", join.memory, 1, 25, owed, retain_ms, False)
     sink, schema = Kept(), answers_of(join)
     task = OnlineTask("plan", join, terms, 1, False, schema, schema, sink)  # type: ignore[arg-type]  # `task` is all it needs
-    yield TwsTester(Buckets(OnlineBuckets(task), flat=False), timeMode="ProcessingTime", outputMode="Append"), sink
+    yield TwsTester(Buckets(OnlineBuckets(task)), timeMode="ProcessingTime", outputMode="Append"), sink
 
 
 def micro_batch(batches: list[pa.RecordBatch], now_ms: int, rule: str = '{"buckets": 1}') -> pd.DataFrame:
@@ -81,6 +81,15 @@ def rows_at(step: int, inputs: int, n: int = 20) -> list[pa.RecordBatch]:
         pa.RecordBatch.from_arrays([pa.array(k), pa.array(np.arange(n) + 100 * step)], schema=SCHEMAS[side])
         for side, k in enumerate(keys)
     ]
+
+
+def test_a_bucket_that_owes_nothing_has_no_timer() -> None:
+    for memory, timers in ((4 << 20, 0), (32 << 10, 1)):
+        with running(two(memory), None, "idle") as (buckets, _):
+            for step in range(1, 4):
+                buckets.setProcessingTime(1000 * step)
+                buckets.testInPandas(BUCKET, micro_batch(rows_at(step, 2, 400), 1000 * step))
+                assert len(list(buckets.handle.listTimers())) == timers * (step > 1), (memory, step)
 
 
 @pytest.mark.parametrize(("make", "owed"), [(two, "batch"), (three, "idle")])

@@ -85,6 +85,25 @@ def test_a_slow_micro_batch_after_an_empty_one_is_waited_for(spark: SparkSession
     assert found == feed.expected
 
 
+def test_later_micro_batches_compile_no_code(spark: SparkSession, tmp_path: Path) -> None:
+    feed, compiled = Feed(tmp_path), list[int]()
+    for _ in range(4):
+        feed.add()
+    left, right = feed.streams(spark)
+    jvm: Any = spark._jvm
+    count = jvm.org.apache.spark.metrics.source.CodegenMetrics.METRIC_COMPILATION_TIME().getCount
+
+    def sink(frame: DataFrame, number: int) -> None:
+        frame.write.format("noop").mode("overwrite").save()
+        compiled.append(count())
+
+    out = online_join(left, right, on="k", memory="8MB", owed="batch", retain="1 hour")
+    writer = out.writeStream.foreachBatch(sink).option("checkpointLocation", str(tmp_path / "checkpoint"))
+    assert writer.trigger(availableNow=True).start().awaitTermination(200)
+    assert len(compiled) == 4
+    assert compiled[1] == compiled[3]
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("algorithm", ["diner", "hmj"])
 def test_every_micro_batch_ends_with_nothing_owed(spark: SparkSession, tmp_path: Path, algorithm: str) -> None:

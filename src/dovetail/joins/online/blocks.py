@@ -6,6 +6,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Literal, NamedTuple
 
@@ -20,10 +21,10 @@ from dovetail.engine.spill import SpillFile, spill_directory
 from dovetail.errors import ConfigError
 from dovetail.joins.online.kernels.match import Stretch
 from dovetail.joins.online.kernels.ranges import WHOLE, key_ranges
-from dovetail.joins.online.row_pages import SHIFT, NamedRows, picked
+from dovetail.joins.online.row_pages import PLACE, SHIFT, NamedRows, Picks, picked
 
-KEY, ATS = "__dovetail_key", "__dovetail_ats"
-"""The columns of keys, each followed by its number, and of arrival ticks."""
+KEY, ATS, DTS, BLOCK = "__dovetail_key", "__dovetail_ats", "__dovetail_dts", "__dovetail_block"
+"""The columns of keys, each followed by its number, of ticks of arrival and departure, and of block numbers."""
 Rule = Literal["ticks", "group", "none"]
 """The rule for combinations produced before: those in memory together (ticks), those of one group, or none."""
 
@@ -91,6 +92,14 @@ class Part:
         refs = (number << SHIFT) + np.arange(len(place))
         return replace(self, refs=refs, pages={number: picked(page, place)}, faces={})
 
+    def in_one_page(self) -> Part:
+        """The same rows, with all pages copied to one."""
+        numbers, sizes = zip(*((number, page.num_rows) for number, page in self.pages.items()), strict=True)
+        order = np.argsort(numbers)
+        at = order[np.searchsorted(np.array(numbers)[order], self.refs >> SHIFT)]
+        refs = (np.cumsum(sizes) - sizes)[at] + (self.refs & PLACE)
+        return replace(self, refs=int64s(refs), pages={0: pa.concat_batches(list(self.pages.values()))})
+
     @property
     def nbytes(self) -> int:
         """Bytes of the columns."""
@@ -121,6 +130,11 @@ class Sought(NamedTuple):
     def coded(self) -> bool:
         """Whether keys must also be equal, in addition to a band."""
         return self.near >= 0
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether rows can match only if their keys are equal."""
+        return self.coded or self.around == (0, 0, WHOLE)
 
     @property
     def last(self) -> int:
@@ -395,6 +409,51 @@ class Blocks:
         """Remove the file."""
         self.file.close()
         self.directory.close()
+
+
+class LongBlocks:
+    """Rows of one input written again: small blocks as long ones, or rows by ranges of their key.
+
+    Each row keeps its ticks and the number of its block.
+    """
+
+    def __init__(self, blocks: Blocks) -> None:
+        self.schema, self.keys, self.beside = blocks.schema, blocks.keys, blocks.beside
+        names = [*key_columns(self.keys), ATS, DTS, BLOCK]
+        extra = [pa.field(name, pa.int64()) for name in names]
+        self.file = SpillFile(pa.schema([*self.schema, *extra]), blocks.file.directory, f"{blocks.file.name}-runs")
+        self._rows: list[int] = []
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def append(self, part: Part, order: I64, edges: Sequence[int]) -> None:
+        """A run for the rows between each two edges, of a part in this order."""
+        numbers = [*part.keys, part.ats, part.dts, part.block]
+        columns = [
+            *part.rows.take(Picks.of(part.refs[order]), distinct=True).columns,
+            *(pa.array(each[order]) for each in numbers),
+        ]
+        batch = pa.RecordBatch.from_arrays(columns, schema=self.file.schema)
+        for start, stop in pairwise(edges):
+            self.file.append(batch.slice(start, stop - start))
+            self._rows.append(stop - start)
+
+    def bytes_of(self, number: int) -> int:
+        """Memory that loading one run takes."""
+        return self.file.size_of(number) + self.beside * self._rows[number]
+
+    def load(self, number: int, rule: Rule = "ticks") -> Part:
+        """One run, with the ticks that its rows were given when it was written."""
+        batch = self.file.read(number)
+        rows = split_off(batch, self.schema, self.keys)
+        dts, block = (batch.column(name).to_numpy() for name in (DTS, BLOCK))
+        refs = (number << SHIFT) + np.arange(batch.num_rows)
+        return Part(rows.keys, rows.ats, dts, block, refs, {number: rows.batch}, self.schema)
+
+    def close(self) -> None:
+        """Remove the file."""
+        self.file.close()
 
 
 def key_columns(keys: int) -> list[str]:

@@ -222,7 +222,7 @@ class Running:
             for batch in in_chunks(self.apply(event), CHUNK_ROWS, _ANSWER_BYTES):
                 yield batch.serialize()
         counts = {key: value - base[key] for key, value in self.totals().items()}
-        return {"owed": self.owed, "counts": counts, "peaks": self.peaks()}
+        return {"owed": self.owed and self.operator.owes, "counts": counts, "peaks": self.peaks()}
 
     def apply(self, event: Event) -> Iterator[pa.RecordBatch]:
         """The answers that an event brings."""

@@ -93,7 +93,7 @@ def _reaches(later: Mapping[int, Mapping[int, int]], r: int, before: int | None)
 
 
 Kind = Literal["push", "idle", "settle", "finish", "budget"]
-EPOCH = 5
+EPOCH = 6
 """Incremented whenever a join gives other answers, or the same in another order, to the same pieces and events.
 
 A tail of another epoch is not replayed. `tests/online/frame/golden_log.py` says when to increment it.

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.packing import CHUNK_ROWS, in_chunks
 from dovetail.spark.frames import Batches
 from dovetail.spark.task import TaskAttempt
+
+if TYPE_CHECKING:
+    from dovetail.engine.kernels.arrays import I64
 
 PACKED = T.StructType(
     [
@@ -35,7 +37,7 @@ PACKED = T.StructType(
 """A packet: rows of an input for one bucket. `rule` says what the bucket of a row depends on."""
 ORDER = ["number", "part", "side"]  # as read, all inputs in turn, whatever the shuffle did
 _SEED, _MASK = 42, 0xFFFFFFFF  # of Spark's hash partitioning
-Homes = tuple[I64, I64, int]
+Homes: TypeAlias = "tuple[I64, I64, int]"
 """Row numbers and their buckets, ordered by bucket and then by row; and the number of rows without a bucket."""
 
 

@@ -4,26 +4,31 @@ Rows go to their buckets as packets (see `exchange`). In a micro-batch a bucket 
 order in which they were read, or because its timer fired. Its state is a header and numbered pieces, all bytes, read
 and written once a call, because PySpark's state protocol is slow per row. Results leave as columns if pandas keeps
 their types, and packed otherwise.
+
+Spark's driver starts a Python interpreter of its own that asks a new query for its state variables. So this module
+imports no kernels, and joins are unpickled at the first call of a bucket.
 """
 
 from __future__ import annotations
 
 import json
+import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial, reduce
+from functools import cache, partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import pyarrow as pa
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.engine.packing import in_chunks, unpack_rows
-from dovetail.engine.spool import HeldBytes
 from dovetail.errors import ConfigError
+from dovetail.spark.daemon import spare_collections
 from dovetail.spark.frames import Batches, arrow_type, map_in_arrow
 from dovetail.spark.hosts.exchange import PACKED, BucketedInputs, Packet, pack
 
@@ -41,6 +46,7 @@ _FLAT = (
 """Types that pass through pandas unchanged and without a copy, in Arrow-backed columns."""
 Wakes = Literal["never", "by clock", "without input"]
 """When timers of buckets fire: never; when their time has come; also in a micro-batch that brings no rows."""
+_spare_imports = cache(spare_collections)  # once a process: more often would keep garbage for ever
 _TIME_MODES = {"never": "none", "by clock": "processingTime", "without input": "eventTime"}
 
 
@@ -72,19 +78,21 @@ def stateful_frame(
 ) -> DataFrame:
     """The result of a join of streams, as a lazy DataFrame."""
     parts = [map_in_arrow(rows, partial(pack, bucketed, True, side), PACKED) for side, rows in enumerate(inputs)]
-    packed = reduce(DataFrame.union, parts).withColumn("at", F.current_timestamp())  # the logged time of a micro-batch
-    packed = packed.withColumn("now_ms", F.unix_millis("at"))
+    # The logged time of a micro-batch, as text: a number would be part of the code that Spark generates, which would
+    # then be compiled again in every micro-batch.
+    now = F.current_timestamp()
+    packed = reduce(DataFrame.union, parts).withColumn("now_ms", F.unix_millis(now).cast("string"))
     if wakes == "without input":
         # A watermark on our own column: Spark then runs one micro-batch without rows when a stream pauses or ends.
-        packed = packed.withWatermark("at", "0 seconds")
-    packed = packed.drop("at")  # or Spark would drop rows as late after a clock was set back
-    flat = is_flat(output)
-    given = T.StructType([T.StructField(f"c{n}", f.dataType, f.nullable) for n, f in enumerate(output)])
-    answers = packed.groupBy("bucket").transformWithStateInPandas(
-        Buckets(join, flat), given if flat else _PACKED_ANSWERS, "append", _TIME_MODES[wakes]
-    )
-    if flat:
-        return answers.toDF(*output.names)
+        packed = packed.withColumn("at", now).withWatermark("at", "0 seconds")
+        packed = packed.drop("at")  # or Spark would drop rows as late after a clock was set back
+    grouped, mode = packed.groupBy("bucket"), _TIME_MODES[wakes]
+    if is_flat(output):
+        names = _names(output)
+        given = T.StructType([T.StructField(n, f.dataType, f.nullable) for n, f in zip(names, output, strict=True)])
+        answers = grouped.transformWithStateInPandas(Buckets(join, names), given, "append", mode)
+        return answers if names == output.names else answers.toDF(*output.names)
+    answers = grouped.transformWithStateInPandas(Buckets(join), _PACKED_ANSWERS, "append", mode)
     schema = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
     return map_in_arrow(answers, partial(_unpacked, schema), output)
 
@@ -94,6 +102,12 @@ def is_flat(output: T.StructType) -> bool:
     return all(type(field.dataType) in _FLAT for field in output)
 
 
+def _names(output: T.StructType) -> list[str]:
+    """Names of the columns of results for pandas, which must be distinct: a step that renames them costs time."""
+    names = output.names
+    return names if len(set(names)) == len(names) else [f"c{n}" for n in range(len(names))]
+
+
 def _unpacked(schema: pa.Schema, batches: Batches) -> Batches:
     for batch in batches:
         for data in batch.column(0):
@@ -101,17 +115,33 @@ def _unpacked(schema: pa.Schema, batches: Batches) -> Batches:
 
 
 class Buckets(StatefulProcessor):
-    """The stateful processor of a join of buckets."""
+    """The stateful processor of a join of buckets; results have columns of these names, or are packed if None."""
 
-    def __init__(self, join: StatefulJoin, flat: bool) -> None:
-        self.join, self.flat = join, flat
+    def __init__(self, join: StatefulJoin, names: list[str] | None = None) -> None:
+        self.state_name, self.names = join.state_name, names
+        self._join: StatefulJoin | bytes = join
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        pickled = cloudpickle.dumps(self.join)  # type: ignore[no-untyped-call]  # PySpark's copy has no types
+        return self.state_name, self.names, pickled
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        self.state_name, self.names, self._join = state
+
+    @property
+    def join(self) -> StatefulJoin:
+        """The join, unpickled when it is first asked for."""
+        if isinstance(self._join, bytes):
+            join: StatefulJoin = pickle.loads(self._join)  # noqa: S301  (pickled by the driver)
+            self._join = join
+        return self._join
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Open the state variable."""
         self._handle = handle
         number = T.StructType([T.StructField("number", T.LongType())])
         data = T.StructType([T.StructField("data", T.BinaryType())])
-        self._pieces = handle.getMapState(self.join.state_name, number, data)
+        self._pieces = handle.getMapState(self.state_name, number, data)
 
     def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
         """The results of packets."""
@@ -126,18 +156,20 @@ class Buckets(StatefulProcessor):
         yield from self._answers(int(key[0]), int(now_ms), None, int(fired_ms))
 
     def close(self) -> None:
-        """Do nothing: nothing is held between calls."""
+        """Exclude what tasks have imported from garbage collections: a worker makes one after each task."""
+        if TaskContext.get() is not None:
+            _spare_imports()
 
     def _answers(self, key: int, now_ms: int, arrived: Arrivals | None, fired_ms: int | None = None) -> Iterator[Any]:
         import pandas as pd  # Spark has loaded it for these tasks; others that pack rows need not
 
         state = BucketState(self._handle, self._pieces, self.join.state_format, fired_ms is not None)
         for answer in in_chunks(self.join.answer(BucketCall(key, now_ms, arrived, fired_ms, state))):
-            if self.flat:
-                columns = (pd.Series(pd.arrays.ArrowExtensionArray(column)) for column in answer.columns)
-                yield pd.DataFrame({f"c{n}": column for n, column in enumerate(columns)}, copy=False)
-            else:
+            if self.names is None:
                 yield pd.DataFrame({"rows": [answer.serialize().to_pybytes()]})
+            else:
+                columns = (pd.Series(pd.arrays.ArrowExtensionArray(column)) for column in answer.columns)
+                yield pd.DataFrame(dict(zip(self.names, columns, strict=True)), copy=False)
 
 
 class BucketState:
@@ -218,6 +250,8 @@ class Arrivals:
     """
 
     def __init__(self, limit: int | None = None, directory: Path | None = None) -> None:
+        from dovetail.engine.spool import HeldBytes  # loads kernels: see above
+
         self._packets: list[Packet] = []
         self._held = HeldBytes(limit, directory, "arrivals")
         self.latest_ms = 0

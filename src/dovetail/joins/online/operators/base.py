@@ -434,6 +434,11 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         return any(len(store.living()) for store in self.blocks)
 
     @property
+    def owes(self) -> bool:
+        """Whether results may be owed: rows are on disk, or collected in memory to be joined later."""
+        return self._begun and (self.disk.collects or self.is_spilled)
+
+    @property
     def would_fit(self) -> bool:
         """Whether rows are on disk although all of them would fit in half of memory."""
         rows, size = map(sum, zip(*(store.living_size() for store in self.blocks), strict=True))

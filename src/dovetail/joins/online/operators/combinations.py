@@ -3,12 +3,14 @@ rows are joined along the join tree, one input after the other.
 
 Blocks of the first input are held in turn, as many as fit, then those of the next that can match them, and so on. If
 another input follows, rows without a match so far are dropped at once. So the number of rounds depends on matching
-rows, not on the product of the numbers of blocks.
-Reference: docs/algorithms/online.md, 4.3, step 6, and 5.3.
+rows, not on the product of the numbers of blocks. Two large inputs with equal keys are first split into ranges of the
+key, so that the time grows with the rows, and not with the product of both inputs.
+Reference: docs/algorithms/online.md, 3.6, 4.3, step 6, and 5.3.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
@@ -18,17 +20,17 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
-from dovetail.engine.spill import SpillFile
-from dovetail.joins.online.blocks import ATS, Blocks, Face, Part, Rule, Sought, key_columns, split_off, united
+from dovetail.joins.online.blocks import Blocks, Face, LongBlocks, Part, Rule, Sought, united
 from dovetail.joins.online.kernels.match import NEVER, Visits, match, matched
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.row_pages import SHIFT, Picks
 
-DTS, BLOCK = "__dovetail_dts", "__dovetail_block"
 NONE: I64 = int64s(np.empty(0, np.int64))
 NOWHERE = Visits(NONE, NONE)
 _MANY = 4
+_MOST_RANGES = 16
+_PASSES = 3  # over both inputs that a split adds: they are read, written and read again
+_SAMPLED_BLOCKS, _SAMPLED_ROWS = 32, 64
 _FOUND_BYTES = 8 * 9  # of a combination to extend: its ticks, and its rows prepared for the next input
 
 
@@ -133,48 +135,10 @@ class Source(NamedTuple):
     store: Stored
     numbers: Sequence[int]
 
-
-class LongBlocks:
-    """Small blocks of one input written together as long ones, for work that reads them again and again.
-
-    Each row keeps its ticks and the number of its block.
-    """
-
-    def __init__(self, blocks: Blocks) -> None:
-        self.schema, self.keys, self.beside = blocks.schema, blocks.keys, blocks.beside
-        names = [*key_columns(self.keys), ATS, DTS, BLOCK]
-        extra = [pa.field(name, pa.int64()) for name in names]
-        self.file = SpillFile(pa.schema([*self.schema, *extra]), blocks.file.directory, f"{blocks.file.name}-runs")
-        self._rows: list[int] = []
-
-    def __len__(self) -> int:
-        return len(self._rows)
-
-    def append(self, part: Part) -> None:
-        """One more run."""
-        numbers = [*part.keys, part.ats, part.dts, part.block]
-        columns = [
-            *part.rows.take(Picks.of(part.refs)).columns,
-            *(pa.array(np.ascontiguousarray(each)) for each in numbers),
-        ]
-        self.file.append(pa.RecordBatch.from_arrays(columns, schema=self.file.schema))
-        self._rows.append(part.n_rows)
-
-    def bytes_of(self, number: int) -> int:
-        """Memory that loading one run takes."""
-        return self.file.size_of(number) + self.beside * self._rows[number]
-
-    def load(self, number: int, rule: Rule = "ticks") -> Part:
-        """One run, with the ticks that its rows were given when it was written."""
-        batch = self.file.read(number)
-        rows = split_off(batch, self.schema, self.keys)
-        dts, block = (batch.column(name).to_numpy() for name in (DTS, BLOCK))
-        refs = (number << SHIFT) + np.arange(batch.num_rows)
-        return Part(rows.keys, rows.ats, dts, block, refs, {number: rows.batch}, self.schema)
-
-    def close(self) -> None:
-        """Remove the file."""
-        self.file.close()
+    @property
+    def nbytes(self) -> int:
+        """Memory that loading all of them takes."""
+        return sum(map(self.store.bytes_of, self.numbers))
 
 
 class Found(NamedTuple):
@@ -303,13 +267,24 @@ class Combinations:
 
         `rule` says which rows were joined before they left.
         """
-        if not all(len(some) for some in numbers):
+        sources = [Source(store, some) for store, some in zip(self.blocks, numbers, strict=True)]
+        return self._settle(sources, rule, done, visits)
+
+    def _settle(
+        self, sources: list[Source], rule: Rule, done: Done | None, visits: Sequence[Visits]
+    ) -> Iterator[pa.RecordBatch]:
+        if not all(len(source.numbers) for source in sources):
             return
-        sizes = [sum(map(store.bytes_of, some)) for store, some in zip(self.blocks, numbers, strict=True)]
+        sizes = [source.nbytes for source in sources]
         steps = self.path(self._short_path(sizes))
         shares = self._shares(steps)
         with ExitStack() as files:
-            sources = [Source(store, some) for store, some in zip(self.blocks, numbers, strict=True)]
+            if self._is_split(sources, sizes, steps, shares[0], rule):
+                cuts = self._cuts(sources[steps[0].relation], steps[1].down.key, rule)
+                if len(cuts):
+                    for some in self._ranges(sources, steps, cuts, rule, files):
+                        yield from self._settle(some, rule, done, visits)
+                    return
             for before, step in pairwise(steps):
                 if sizes[before.relation] > 2 * shares[0]:  # else it is read once or twice
                     sources[step.relation] = self._in_runs(
@@ -345,11 +320,78 @@ class Combinations:
         runs = LongBlocks(store)
         files.callback(self._close, runs, self.join.names[r])
         for part in self._survivors([], [Step(r)], source, size, rule, False):
-            copies = 2 * part.nbytes
-            self.join.reserve_blocks(copies)
-            runs.append(part)
-            self.join.let_blocks_go(copies)
+            self._append(runs, part, np.arange(part.n_rows), [0, part.n_rows])
         return Source(runs, range(len(runs)))
+
+    def _append(self, runs: LongBlocks, part: Part, order: I64, edges: Sequence[int]) -> None:
+        """Write a part as runs; for a moment its rows are in memory three times."""
+        copies = 2 * part.nbytes
+        self.join.reserve_blocks(copies)
+        runs.append(part, order, edges)
+        self.join.let_blocks_go(copies)
+
+    # ------------------------------------------------------------------ ranges of keys
+
+    def _is_split(
+        self, sources: Sequence[Source], sizes: Sequence[int], steps: Sequence[Step], share: int, rule: Rule
+    ) -> bool:
+        """Whether to split two inputs with equal keys into ranges: it costs less than to read one input once for each
+        part of the other. Blocks that were joined before a drain are not read for each other."""
+        if len(steps) != 2 or not steps[1].down.is_equal or self.join.rows.held.any():
+            return False
+        first, last = steps[0].relation, steps[1].relation
+        if sizes[first] <= 2 * share or any(_MANY * store.largest > self.join.block_room // 4 for store in self.blocks):
+            return False
+        fresh = [self._fresh_bytes(source, store, rule) for source, store in zip(sources, self.blocks, strict=True)]
+        met = (sizes[first] - fresh[first]) * fresh[last] + fresh[first] * sizes[last]
+        return met > _PASSES * sum(sizes) * share
+
+    def _fresh_bytes(self, source: Source, store: Blocks, rule: Rule) -> int:
+        """Bytes of the pieces with rows that were not joined before a drain."""
+        early = store.drained_blocks if source.store is store and rule == "ticks" else 0
+        return Source(source.store, [number for number in source.numbers if number >= early]).nbytes
+
+    def _cuts(self, source: Source, key: int, rule: Rule) -> I64:
+        """The first key of each range except the lowest, from a sample; none if all sampled keys are equal.
+
+        There are so many ranges that a range of one input fits in memory, but never so many that pieces are tiny.
+        """
+        most = max(1, min(_SAMPLED_ROWS, self.join.block_room // (256 * _SAMPLED_BLOCKS)))  # a 32nd of the room
+        size = 8 * _SAMPLED_BLOCKS * most
+        self.join.reserve_blocks(size)
+        found = []
+        for number in source.numbers[:: -(-len(source.numbers) // _SAMPLED_BLOCKS)]:
+            reading = source.store.bytes_of(number)
+            self.join.reserve_blocks(reading)
+            keys = source.store.load(number, rule).keys[key]
+            found.append(keys[:: max(1, -(-len(keys) // most))])
+            self.join.let_blocks_go(reading)
+        sample = np.sort(np.concatenate(found))
+        wanted = 4 * source.nbytes // self.join.block_room + 1
+        ranges = wanted if wanted <= _MOST_RANGES else min(_MOST_RANGES, math.isqrt(wanted) + 1)
+        cuts = np.unique(sample[len(sample) * np.arange(1, ranges) // ranges])
+        self.join.let_blocks_go(size)
+        return int64s(cuts[cuts > sample[0]])
+
+    def _ranges(
+        self, sources: Sequence[Source], steps: Sequence[Step], cuts: I64, rule: Rule, files: ExitStack
+    ) -> Iterator[list[Source]]:
+        """Both inputs written again by ranges of their key, and then the pieces of each range."""
+        size = self.join.block_room // 4
+        keys = {steps[0].relation: steps[1].down.key, steps[1].relation: steps[1].up.key}
+        split = []
+        for r, source in enumerate(sources):
+            runs, numbers = LongBlocks(self.blocks[r]), [list[int]() for _ in range(len(cuts) + 1)]
+            files.callback(self._close, runs, self.join.names[r])
+            for part in self._survivors([], [Step(r)], source, size, rule, False):
+                key = part.keys[keys[r]]
+                order = np.argsort(key, kind="stable")
+                edges = np.unique([0, *np.searchsorted(key[order], cuts), part.n_rows])
+                for n, at in enumerate(np.searchsorted(cuts, key[order[edges[:-1]]], "right"), len(runs)):
+                    numbers[at].append(n)
+                self._append(runs, part, order, edges.tolist())
+            split.append((runs, numbers))
+        return ([Source(runs, numbers[at]) for runs, numbers in split] for at in range(len(cuts) + 1))
 
     def _close(self, runs: LongBlocks, name: str) -> None:
         self.join.metrics.add("runs_written", len(runs), name, unit="runs")
@@ -382,7 +424,7 @@ class Combinations:
             if parts and store is self.blocks[step.relation] and self._is_done(parts, steps, number, rule):
                 continue
             if held and size + store.bytes_of(number) > share:
-                yield united(held)
+                yield self._united(held, reduces)
                 self.join.let_blocks_go(size)
                 held, size = [], 0
             reading = store.bytes_of(number)
@@ -396,8 +438,18 @@ class Combinations:
             size += kept
             held += [part] if part.n_rows else []
         if held:
-            yield united(held)
+            yield self._united(held, reduces)
         self.join.let_blocks_go(size)
+
+    def _united(self, held: Sequence[Part], reduces: bool) -> Part:
+        """All these rows; in one page, from which answers are gathered fast, if there is room to copy them."""
+        part = united(held)
+        copies = part.nbytes
+        if len(held) == 1 or reduces or self.join.rows.held.any() or not self.join.try_reserve_blocks(copies):
+            return part
+        part = part.in_one_page()
+        self.join.let_blocks_go(copies)
+        return part
 
     def _is_done(self, parts: list[Part], steps: Sequence[Step], number: int, rule: Rule) -> bool:
         """Whether a block need not be read: it matches no loaded row, or was joined with all of them before a drain."""

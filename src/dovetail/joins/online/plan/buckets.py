@@ -191,8 +191,8 @@ class OnlineCall:
         keep = header.leaving(now_ms, retain_ms, watermark)
         events, expiry = self._on_time(self._arrivals(arrived), lateness, watermark)
         if events:
-            yield from self._turns(events, keep, now_ms, expiry)
-            self._plan_pause()
+            report = yield from self._turns(events, keep, now_ms, expiry)
+            self._plan_pause(report["owed"])
         task.sink.task(self._measured_state())
         self.state.store(header.as_json())
 
@@ -265,10 +265,11 @@ class OnlineCall:
         self.task.sink.task(counts_by_side("late_rows", names, late))
         return events, expiry
 
-    def _plan_pause(self) -> None:
-        """Set the timer of the next pause: after `wait` without rows."""
+    def _plan_pause(self, owed: bool) -> None:
+        """Set the timer of the next pause, if results are owed: after `wait` without rows."""
         if self.task.request.reacts:
-            self.state.wake_ms = None if self.header.finished else self.call.now_ms + self.task.request.wait_ms
+            pauses = owed and not self.header.finished
+            self.state.wake_ms = self.call.now_ms + self.task.request.wait_ms if pauses else None
 
     # ------------------------------------------------------------------ turns of the join
 
