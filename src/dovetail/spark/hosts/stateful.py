@@ -15,12 +15,12 @@ import json
 import pickle
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial, reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
 
 import pyarrow as pa
-from pyspark import TaskContext, cloudpickle
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
@@ -28,7 +28,6 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from dovetail.engine.packing import in_chunks, unpack_rows
 from dovetail.errors import ConfigError
-from dovetail.spark.daemon import spare_collections
 from dovetail.spark.frames import Batches, arrow_type, map_in_arrow
 from dovetail.spark.hosts.exchange import PACKED, BucketedInputs, Packet, pack
 
@@ -46,7 +45,6 @@ _FLAT = (
 """Types that pass through pandas unchanged and without a copy, in Arrow-backed columns."""
 Wakes = Literal["never", "by clock", "without input"]
 """When timers of buckets fire: never; when their time has come; also in a micro-batch that brings no rows."""
-_spare_imports = cache(spare_collections)  # once a process: more often would keep garbage for ever
 _TIME_MODES = {"never": "none", "by clock": "processingTime", "without input": "eventTime"}
 
 
@@ -156,9 +154,7 @@ class Buckets(StatefulProcessor):
         yield from self._answers(int(key[0]), int(now_ms), None, int(fired_ms))
 
     def close(self) -> None:
-        """Exclude what tasks have imported from garbage collections: a worker makes one after each task."""
-        if TaskContext.get() is not None:
-            _spare_imports()
+        """Do nothing: nothing is held between calls."""
 
     def _answers(self, key: int, now_ms: int, arrived: Arrivals | None, fired_ms: int | None = None) -> Iterator[Any]:
         import pandas as pd  # Spark has loaded it for these tasks; others that pack rows need not
