@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +15,8 @@ from dovetail.engine.layout import HOWS
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.api import interval_join, plan_interval_join
 from dovetail.joins.interval.plan.cells import BinCells, OrderCells
+from dovetail.joins.interval.plan.choose import choose_join
+from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import RELATIONS, Relation, strategy
 
 if TYPE_CHECKING:
@@ -207,3 +210,32 @@ def test_columns_that_are_compared_with_several(spark: SparkSession, algorithm: 
         answer = interval_join(left, right, how=how, algorithm=algorithm, partitions=3, **options)
         wanted = left.alias("l").join(right.alias("r"), F.expr("l.k = r.a and l.k = r.b"), how)
         assert Counter(map(tuple, answer.collect())) == Counter(map(tuple, wanted.collect()))
+
+
+def grown(spark: SparkSession, how: str, keep: str, rows: tuple[int, int]) -> Inputs:
+    """A join by 100,000 keys of so many events and of intervals, as planning sees it: samples and numbers of rows."""
+    events = spark.range(4096).selectExpr("pmod(xxhash64(id), 100000) as k", "id as start")
+    spans = spark.range(4096).selectExpr("pmod(xxhash64(-id), 100000) as k", "id as start", "id + 100 as end")
+    options: dict[str, Any] = {"left_interval": ("start", "start"), "closed": ("both", "left"), "on": "k"}
+    inputs = plan_interval_join(events, spans, how=how, keep=keep, **options).inputs
+    left, right = (
+        replace(stats, rows=n, usable=n, sample=replace(stats.sample, rows=n))
+        for stats, n in zip(inputs.statistics, rows, strict=True)
+    )
+    return replace(inputs, statistics=(left, right))
+
+
+@pytest.mark.parametrize(
+    ("how", "keep"), [("left_semi", "all"), ("left_anti", "all"), ("inner", "first"), ("left", "first")]
+)
+def test_an_index_is_priced_with_the_reading_of_its_rows(spark: SparkSession, how: str, keep: str) -> None:
+    many = choose_join(grown(spark, how, keep, (2_000_000, 500_000))).route
+    assert (many.name, many.algorithm) == ("native", "keys"), "all cores would wait for the driver to read right rows"
+    few = choose_join(grown(spark, how, keep, (2_000, 500))).route
+    assert few.name == "native", "reading a right side of any size takes a job"
+
+
+def test_small_inputs_are_not_sent_to_operators(spark: SparkSession) -> None:
+    rows = spark.range(10_000).selectExpr("id * 100 as start", "id * 100 + if(id % 10 = 0, 2000, 25) as end")
+    for how in ("inner", "left"):
+        assert plan_interval_join(rows, rows, how=how).route.name == "native"

@@ -29,7 +29,6 @@ from dovetail.joins.interval.plan.choose import (
 from dovetail.joins.interval.plan.ranges import RangesRoute, points_from_hint
 from dovetail.joins.interval.plan.sides import Side, as_column, output_columns, prepare, project
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
-from dovetail.joins.interval.plan.write import new_target, write_cells, write_frame, written
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
 from dovetail.spark.frames import arrow_type, is_connect, quoted
@@ -90,6 +89,8 @@ class IntervalPlan:
         An inner join runs on the operators, which write their results without returning rows to Spark. `mode` is
         "error" (the path must not exist) or "overwrite".
         """
+        from dovetail.joins.interval.plan.write import new_target, write_cells, write_frame, written  # with operators
+
         left, right = self.inputs.checked()
         columns = output_columns(left, right, self.request)
         frame = self.frame()

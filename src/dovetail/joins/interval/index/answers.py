@@ -20,7 +20,6 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
 from dovetail.joins.interval.index.overlap_index import OverlapIndex
-from dovetail.joins.interval.operators.spec import RowBytes, stretches
 from dovetail.joins.interval.relation import Relation, SideColumns, classify, encode_stream
 
 Kind = Literal["count", "left_semi", "left_anti", "first", "last", "any"]
@@ -49,6 +48,8 @@ class RightIndex:
     """The right rows of a question, indexed; charged to the budget until closed."""
 
     def __init__(self, question: Question, rows: pa.RecordBatch, budget: MemoryBudget) -> None:
+        from dovetail.joins.interval.operators.spec import RowBytes  # the driver, which asks, needs no operators
+
         self.question, self.budget = question, budget
         self.table = question.relation.table()
         own, other = question.right, question.left
@@ -101,6 +102,8 @@ class RightIndex:
 
 def answer(question: Question, index: RightIndex, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """The answers for a batch of left rows; right rows are added in as large batches as the budget allows."""
+    from dovetail.joins.interval.operators.spec import stretches  # as above
+
     found = index.ask(rows, question.kind)
     if question.kind in ("count", "left_semi", "left_anti"):
         yield finished(question, rows, found, None)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import ceil, isfinite, log2
+from typing import TYPE_CHECKING
 
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.cost import Choice, FrameMemory, IntervalStatistics, choose
 from dovetail.joins.interval.index.answers import INDEX_BYTES
-from dovetail.joins.interval.operators.spec import sweepable
 from dovetail.joins.interval.plan.cells import BinCells, OrderCells, key_pairs
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute, bounds_only
 from dovetail.joins.interval.plan.native import (
@@ -35,6 +34,9 @@ from dovetail.joins.interval.request import OPERATORS, Request
 from dovetail.spark.frames import parallelism
 from dovetail.spark.inputs import known_bytes, spark_only
 
+if TYPE_CHECKING:
+    from dovetail.joins.interval.cost import Choice
+
 Route = NativeRoute | RangesRoute | IndexRoute
 
 MOST_RANGES = 2000  # tasks of one join; ranges that are still too large then are streamed
@@ -44,6 +46,9 @@ OPERATOR_ROW_BYTES = 24  # of a row in an operator beside its columns: codes of 
 OPERATOR_ROOM = 2.5  # a range's share of the budget: half of it is for current batches, and ranges are not equal
 STREAMED_RANGE_BYTES = 1 << 28  # of input for each task of the streaming route
 EXPLODED_ROW = 1.4  # cost of a row that is copied to bins and hashed with their numbers, relative to a plain row
+RANGES_START = 0.5  # seconds of one core that a join by operators takes for no rows: workers, and an exchange of ids
+INDEX_START = 0.2  # the same of an index of the whole right side: a job that reads it, and workers
+SENT_ROW = 4  # cost of a right row that the driver reads, broadcasts and every worker loads, relative to one sent once
 CODED_DIGITS = 18  # decimals of more digits have no 64-bit codes
 CODES_BOTH_CLOSED = 2.0**62  # bounds below this leave room for a closed end
 CODES_MIXED_CLOSED = 2.0**61  # bounds nearer to zero than this leave room for half steps
@@ -152,6 +157,8 @@ def _cheaper(one: Route, other: Route) -> bool:
 
 def _ranges_obstacle(inputs: Inputs) -> str | None:
     """Why the operators cannot run this request, if they cannot."""
+    from dovetail.joins.interval.operators.spec import sweepable  # counts need no operators
+
     request = inputs.request
     way = strategy(request.relation)
     if way != "bins":
@@ -257,7 +264,7 @@ def _index_in_ranges(inputs: Inputs) -> IndexRoute:
     rows = sum(s.usable for s in inputs.statistics)
     ranges = max(_cores(inputs), ceil(rows * INDEX_BYTES * INDEX_ROOM / inputs.request.memory))
     reason = "each range has an index of its right rows, left rows stream past it, and no pair is formed"
-    return IndexRoute(inputs, reason, range_cells(inputs, min(ranges, MOST_RANGES)), _index_seconds(inputs))
+    return IndexRoute(inputs, reason, range_cells(inputs, min(ranges, MOST_RANGES)))
 
 
 def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
@@ -274,10 +281,15 @@ def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
 
 
 def _index_seconds(inputs: Inputs) -> float:
-    """One core's time for an index: reading and sorting its rows, sending left rows to Python and back, and lookups."""
+    """One core's time for an index of the whole right side: left rows to Python and back, lookups, and the index.
+
+    All cores wait while the driver reads right rows, and every worker sorts all of them.
+    """
     profile, (left, right) = load_profile(), inputs.statistics
     row, depth = profile.python_to_jvm_row.seconds, log2(right.usable + 2)
-    return left.rows * (2 * row + profile.probe.seconds * depth) + right.usable * (row + profile.sort.seconds * depth)
+    asked = left.rows * (2 * row + profile.probe.seconds * depth)
+    made = right.usable * (SENT_ROW * row + profile.sort.seconds * depth)
+    return INDEX_START + asked + made * _cores(inputs)
 
 
 def _ranges(inputs: Inputs) -> RangesRoute:
@@ -308,11 +320,13 @@ def _ranges_seconds(inputs: Inputs, prices: Choice, ranges: int) -> float | None
     profile, rows = load_profile(), sum(s.usable for s in inputs.statistics)
     each = profile.shuffle_row.seconds + profile.python_to_jvm_row.seconds + profile.sort.seconds * log2(rows + 2)
     back = prices.best.rows * ranges * profile.python_to_jvm_row.seconds
-    return rows * each + prices.best.seconds * ranges + back
+    return RANGES_START + rows * each + prices.best.seconds * ranges + back
 
 
 def price_operators(request: Request, stats: tuple[SideStatistics, SideStatistics], ranges: int) -> Choice | None:
     """The prices of the five operators for one of `ranges` ranges; None if there is nothing to price."""
+    from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics, choose  # counts need no prices
+
     lengths = [s.mean_length for s in stats if s.usable and isfinite(s.mean_length)]
     finite = all(isfinite(s.low) and isfinite(s.high) for s in stats)
     if not all(s.usable for s in stats) or not finite or not lengths:

@@ -13,7 +13,7 @@ import datetime as dt
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -25,14 +25,16 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.engine.exchanged import Columns
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cell_join import CellJoin, join_cell
-from dovetail.joins.interval.cost import Choice
 from dovetail.joins.interval.plan.cells import CELL_COLUMNS, MISS_CELLS, CellsJoin
 from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import Relation, SideColumns
 from dovetail.spark.frames import arrow_type, quoted, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
+
+if TYPE_CHECKING:
+    from dovetail.joins.interval.cell_join import CellJoin
+    from dovetail.joins.interval.cost import Choice
 
 SPLIT_LEFT = frozenset({"covers", "overlaps"})
 SPLIT_RIGHT = frozenset({"covered_by", "overlapped_by"})
@@ -79,6 +81,8 @@ class RangesRoute:
 
     def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
         """The result of `rows.join(others, ..., how)` by range; with `once`, pairs in their first range only."""
+        from dovetail.joins.interval.cell_join import join_cell  # counts need no operators
+
         placed, task = self._tasks(first, rows, second, others, how, once)
         fields = [*rows.schema, *(() if task.semi else others.schema)]
         return task_frame(placed, join_cell, task, self.inputs.sink, nullable(fields))
@@ -87,6 +91,8 @@ class RangesRoute:
         self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
     ) -> tuple[DataFrame, CellJoin]:
         """Both sides, each range in its own partition, sorted by (keys, start, end); and the task's specification."""
+        from dovetail.joins.interval.cell_join import CellJoin  # as above
+
         request, exchanged = self.inputs.request, first.name == "right"
         pairs = list(zip(_sorted_by(first), _sorted_by(second), strict=True))
         placed, places = exchange(in_ranges(first, rows), in_ranges(second, others), self.cells.ranges, pairs)
