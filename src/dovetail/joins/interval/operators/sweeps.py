@@ -15,7 +15,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes, take_columns
+from dovetail.engine.columns import compact, compact_bytes, empty_batch, held_bytes, nbytes, take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
@@ -81,7 +81,7 @@ class Feed:
         self._cursor: Position = (0, 0)
         self._origin: Position | None = None
         self._segment_start = self._saved_to = 0
-        self._empty = pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
+        self._empty = empty_batch(schema)
         self.batch: pa.RecordBatch = self._empty
         self.ordinals: I64 = NO_ROWS
         self.rows = self._no_rows = Rows(NO_ROWS, NO_ROWS, NO_ROWS, NO_ROWS, 1)
