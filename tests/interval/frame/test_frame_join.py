@@ -13,7 +13,7 @@ from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 from dovetail.engine.layout import HOWS
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.api import interval_join, plan_interval_join
-from dovetail.joins.interval.plan.cells import BinCells, OrderCells
+from dovetail.joins.interval.plan.bins import BinCells, OrderCells
 from dovetail.joins.interval.relation import RELATIONS, Relation, strategy
 
 if TYPE_CHECKING:

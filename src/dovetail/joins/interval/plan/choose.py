@@ -12,7 +12,7 @@ from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.cost import Choice, FrameMemory, IntervalStatistics, choose
 from dovetail.joins.interval.index.answers import INDEX_BYTES
 from dovetail.joins.interval.operators.spec import sweepable
-from dovetail.joins.interval.plan.cells import BinCells, OrderCells, key_pairs
+from dovetail.joins.interval.plan.bins import BinCells, OrderCells, key_pairs
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute, bounds_only
 from dovetail.joins.interval.plan.native import (
     NativeRoute,
