@@ -15,6 +15,7 @@ from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.api import interval_join, plan_interval_join
 from dovetail.joins.interval.plan.bins import BinCells, OrderCells
 from dovetail.joins.interval.relation import RELATIONS, Relation, strategy
+from dovetail.spark.frames import RESERVED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -207,3 +208,15 @@ def test_columns_that_are_compared_with_several(spark: SparkSession, algorithm: 
         answer = interval_join(left, right, how=how, algorithm=algorithm, partitions=3, **options)
         wanted = left.alias("l").join(right.alias("r"), F.expr("l.k = r.a and l.k = r.b"), how)
         assert Counter(map(tuple, answer.collect())) == Counter(map(tuple, wanted.collect()))
+
+
+def test_rows_without_keys_are_exchanged_in_packets(spark: SparkSession) -> None:
+    """Spark moves a row for many rows, and tasks sort: fewer and cheaper rows in the exchange."""
+    rows = spark.range(2_000).selectExpr("id", "id * 7 % 1000 as start", "id * 7 % 1000 + 5 as end")
+    plan = plan_interval_join(rows, rows, route="in_memory", partitions=2)
+    placed, _ = plan.route.inner_tasks(*plan.inputs.checked())  # type: ignore[union-attr]  # a ranges route
+    sizes = [row[0] for row in placed.selectExpr(f"size({RESERVED}p0)").collect()]
+    assert sum(sizes) >= 4_000
+    assert len(sizes) < 4_000 / 8
+    wanted = rows.alias("l").join(rows.alias("r"), F.expr("l.start < r.end and r.start < l.end"))
+    assert plan.frame().count() == wanted.count()
