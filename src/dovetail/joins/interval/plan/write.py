@@ -127,7 +127,7 @@ def _row_groups(target: Target, group_bytes: int, batches: Iterator[pa.RecordBat
     rows = size = 0
     for batch in batches:
         waiting.append(batch.select(list(target.columns)).cast(target.schema))
-        rows, size = rows + batch.num_rows, size + batch.nbytes
+        rows, size = rows + batch.num_rows, size + waiting[-1].nbytes
         if rows >= ROW_GROUP or size >= group_bytes:
             yield pa.Table.from_batches(waiting)
             waiting, rows, size = [], 0, 0
