@@ -24,6 +24,7 @@ from dovetail.spark.frames import RESERVED, Batches, arrow_type, map_in_arrow, q
 from dovetail.spark.hosts.exchange import ORDER, PACKED, BucketedInputs, Packet, pack
 from dovetail.spark.task import MetricsSink
 
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 Join = Callable[[Any, Batches, Metrics], Batches]
 """Gives the answers of a task from its specification and its batches, and counts what it does."""
 
@@ -86,15 +87,15 @@ def exchange_sorted(
     packets of many rows.
     """
     places, owns, kinds = _laid_out(left, right, pairs)
-    setting = left.rows.sparkSession.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch", "10000")
-    packets = max(1, int(setting or 10_000))
+    batch_packets = int(left.rows.sparkSession.conf.get(_BATCH_ROWS, None) or 0)
+    batch_packets = batch_packets if batch_packets > 0 else 10_000  # without a limit of rows, Spark limits bytes
     head = [(SIDE, T.ByteType()), (CELL, T.IntegerType()), (FIRST, T.LongType())]
     fields = [*head, *((place, T.ArrayType(kind)) for place, kind in kinds.items())]
     schema = T.StructType([T.StructField(name, kind) for name, kind in fields])
     parts = []
     for number, (side, own) in enumerate(zip((left, right), owns, strict=True)):
         columns = {place: (own.get(place), arrow_type(kind)) for place, kind in kinds.items()}
-        packing = Packing((LEFT, RIGHT)[number], side.cell, pairs[0][number], columns, memory, packets)
+        packing = Packing((LEFT, RIGHT)[number], side.cell, pairs[0][number], columns, memory, batch_packets)
         rows = side.rows.select(*map(quoted, dict.fromkeys([*own.values(), side.cell])))
         parts.append(map_in_arrow(rows, partial(pack_rows, packing), schema))
     placed = parts[0].union(parts[1]).repartitionById(partitions, F.col(CELL))
