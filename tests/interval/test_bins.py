@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.joins.interval.plan.cells import Bins, choose_bins
+from dovetail.joins.interval.plan.bins import Bins, choose_bins
 from dovetail.joins.interval.plan.statistics import Sample
 
 
@@ -33,7 +33,7 @@ def test_many_short_and_few_giant_intervals_need_levels_and_beat_any_single_widt
 
 
 def choose_single(left: Sample, right: Sample, width: float) -> Bins:
-    from dovetail.joins.interval.plan.cells import _priced
+    from dovetail.joins.interval.plan.bins import _priced
 
     return _priced(left, right, Bins(0.0, 1e8, (float(width),)))
 

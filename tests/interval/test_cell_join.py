@@ -17,6 +17,7 @@ import oracle
 from dovetail.engine.exchanged import CELL, SIDE
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.packets import FIRST, Packing, pack_rows
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
 from dovetail.joins.interval.index.answers import Question, answer_cell
@@ -45,6 +46,18 @@ def stream(
     fields += [pa.field(name, kind) for name, kind in TYPES.items()]
     table = pa.table(columns, pa.schema(fields))
     return table.to_batches(max_chunksize=batch_rows)
+
+
+def packed(left: Any, right: Any, batch_packets: int) -> list[pa.RecordBatch]:
+    """Both sides as a task of a join without keys receives them: in packets, ordered by their first starts."""
+    parts = []
+    for number, rows in enumerate((left, right)):
+        places = {name: (name, kind) for name, kind in TYPES.items()}
+        packing = Packing(number, CELL, "start", places, 50 * batch_packets * 8, batch_packets)
+        schema = pa.schema([*TYPES.items(), (CELL, pa.int32())])
+        batches = pa.Table.from_pylist([row | {CELL: 0} for row in rows], schema).to_batches(max_chunksize=7)
+        parts += list(pack_rows(packing, iter(batches)))
+    return pa.Table.from_batches(parts).sort_by(FIRST).to_batches(max_chunksize=batch_packets) if parts else []
 
 
 def _nulls_first(value: Any) -> tuple[bool, Any]:
@@ -79,7 +92,10 @@ def test_every_join_type_equals_the_oracle(algorithm: str, relation: str) -> Non
             closed = ("left", "left")
             spec = Relation.parse(relation, strict, closed)
         task = CellJoin(algorithm, spec, how, *sides(keys, closed), rng.choice([1 << 20, 1 << 26]), keys)
-        answer = joined(join_cell(task, stream(left, right, keys, rng.choice([1, 2, 7, 50]))))
+        batch_rows = rng.choice([1, 2, 7, 50])
+        answer = joined(join_cell(task, stream(left, right, keys, batch_rows)))
+        if not keys:  # such rows come in packets, too
+            assert joined(join_cell(task, packed(left, right, batch_rows))) == answer
         on = [(key, key) for key in keys]
         assert answer == expected(left, right, how, relation=relation, strict=strict, closed=closed, on=on), (how, keys)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.context import BenchContext
@@ -151,11 +152,11 @@ def _spec(task: TopTask, cell: int) -> Any:
 
 
 def _side_rows(delivered: list[pa.RecordBatch], number: int, columns: SideColumns) -> pa.Table:
-    """The rows of one side, as the operators name them."""
-    parts = [batch.filter(pa.array(np.asarray(batch[SIDE]) == number)) for batch in delivered]
-    table = pa.Table.from_batches(parts).select(list(columns.columns.values()))
+    """The rows of one side from all packets, by start, as the operators name them."""
+    packets = pa.Table.from_batches([batch.filter(pa.array(np.asarray(batch[SIDE]) == number)) for batch in delivered])
     names = {columns.start: "_start", columns.end: "_end"}
-    return table.rename_columns([names.get(name, name) for name in columns.columns]).combine_chunks()
+    rows = {names.get(name, name): pc.list_flatten(packets[place]) for name, place in columns.columns.items()}
+    return pa.table(rows).sort_by("_start").combine_chunks()
 
 
 Seconds = dict[str, dict[int, Spread]]

@@ -228,7 +228,22 @@ def _items(array: pa.Array) -> pa.Array:
     return array.values.slice(array.offset * size, len(array) * size)
 
 
-__all__ = ["compact", "compact_bytes", "held_bytes", "nbytes", "row_bytes", "take_columns", "take_runs", "taken_bytes"]
+__all__ = [
+    "compact",
+    "compact_bytes",
+    "empty_batch",
+    "held_bytes",
+    "nbytes",
+    "row_bytes",
+    "take_columns",
+    "take_runs",
+    "taken_bytes",
+]
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows of these columns."""
+    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def nbytes(batch: pa.RecordBatch | pa.Table) -> int:

@@ -76,6 +76,10 @@ class Delivery:
             rows = pa.RecordBatch.from_arrays([batch[place] for place in own.values()], schema=self.schemas[side])
             yield side, rows if len(chosen) == batch.num_rows else rows.take(pa.array(chosen)), chosen
 
+    def close(self) -> None:
+        """Release the memory of the current batch."""
+        self._held.close()
+
     def record(self, metrics: Metrics, budget: MemoryBudget) -> None:
         """Record the rows of each side that has some, the largest batch and the peak of the memory."""
         for side, rows in self.rows.items():

@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.api import plan_interval_join
+from dovetail.joins.interval.plan.write import _write, new_target
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -63,3 +66,22 @@ def test_a_failed_run_leaves_nothing(spark: SparkSession, tmp_path: Path) -> Non
     with pytest.raises(Exception, match="no"):
         plan.write_parquet(str(tmp_path / "out"))
     assert not [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+
+
+def test_columns_that_a_pair_needs_hold_no_nulls(spark: SparkSession, tmp_path: Path) -> None:
+    _, _, left, right = inputs(spark)
+    plan_interval_join(left, right, algorithm="forward_scan").write_parquet(str(tmp_path / "out"))
+    for file in (tmp_path / "out").glob("*.parquet"):
+        schema = pq.read_schema(file)
+        required = [field.name for field in schema if not field.nullable]
+        assert required == ["start", "end", "start_right", "end_right"]
+
+
+@pytest.mark.parametrize(("group_bytes", "groups"), [(1 << 20, 1), (8_000, 5), (1, 50)])
+def test_small_batches_share_a_row_group(tmp_path: Path, group_bytes: int, groups: int) -> None:
+    target = new_target(str(tmp_path / "out"), ("a",), pa.schema([("a", pa.int64())]), "snappy", "error")
+    Path(target.hidden()).mkdir(parents=True)
+    batch = pa.RecordBatch.from_pydict({"b": range(100), "a": range(100)})
+    (made,) = _write(target, group_bytes, iter([batch] * 50))
+    written = pq.read_metadata(f"{target.hidden()}/{made['file'][0].as_py()}")
+    assert (written.num_rows, written.num_row_groups) == (5_000, groups)

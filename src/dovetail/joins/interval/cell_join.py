@@ -1,7 +1,8 @@
 """Joins one range inside a task: takes the rows of both sides as one sorted stream of batches, and yields answers.
 
-Rows arrive tagged with their side, sorted by (keys, start, end) over both sides together, so that neither side runs
-far ahead of the other. Codes and key numbers are made batch by batch; rows that cannot match bypass the operator.
+Rows arrive in packets that are merged by start, or, within keys, as rows that Spark has sorted by (keys, start) over
+both sides together: neither side runs far ahead of the other. Codes and key numbers are made batch by batch; rows that
+cannot match bypass the operator.
 """
 
 from __future__ import annotations
@@ -11,13 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.engine.exchanged import CELL, Delivery
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.keys import KeyEncoder, bound_codes
 from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.packets import FIRST, MergedDelivery
 from dovetail.engine.spool import Spool
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.interval.operators import OPERATORS
@@ -115,7 +117,7 @@ class _Run:
     def __init__(self, task: CellJoin, first: pa.RecordBatch) -> None:
         self.task = task
         self.budget = MemoryBudget(task.memory, "interval join")
-        self._delivery = Delivery(task.left.columns, task.right.columns, first, self.budget, _BATCH_SHARE)
+        self._delivery = _delivery(task, first, self.budget)
         self.schemas, self._room = self._delivery.schemas, self._delivery.room
         self.largest_row = 0
         self._weights = {side: RowBytes(schema) for side, schema in self.schemas.items()}
@@ -125,7 +127,7 @@ class _Run:
 
     def _open(self, first: pa.RecordBatch) -> IntervalOperator:
         task = self.task
-        none = first[task.left.columns[task.left.start]][:0]
+        none = pa.array([], self.schemas["left"].field(task.left.start).type)
         codes = encode_stream(none, none, task.left.closed, task.right.closed)
         cell = int(first[CELL][0].as_py()) if task.once else 0
         begins = None
@@ -148,27 +150,34 @@ class _Run:
 
     def take(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Answers that become possible with this batch; rows that cannot match are output or dropped at once."""
+        if isinstance(self._delivery, MergedDelivery):
+            yield from self._take_merged(self._delivery.take_sorted(batch))
+            return
         # In small slices, so that the operator's unread input stays small.
         for piece in self._delivery.take(batch, max(4096, (self.task.memory - self._room) // 32)):
-            yield from self._take(piece)
+            numbers = self._keys.of(piece)
+            for side, rows, chosen in self._delivery.by_side(piece):
+                yield from self._take(side, rows, numbers[chosen] if self.task.keys else None)
 
-    def _take(self, piece: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        numbers = self._keys.of(piece)
-        for side, rows, chosen in self._delivery.by_side(piece):
-            own, other = (self.task.left, self.task.right)[:: 1 if side == "left" else -1]
-            self.largest_row = max(self.largest_row, int(self._weights[side].each(rows).max()))
-            usable = classify(rows[own.start], rows[own.end], own.closed) == 0
-            if own.keys:
-                usable &= numbers[chosen] >= 0
-            if not usable.all():
-                yield from self._unmatched(side, rows.filter(pa.array(~usable)))
-                rows, chosen = rows.filter(pa.array(usable)), chosen[usable]
+    def _take_merged(self, delivered: Iterator[tuple[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        for side, rows in delivered:
             if rows.num_rows:
-                yield from self._feed(side, rows, own, other, numbers[chosen] if own.keys else None)
+                yield from self._take(side, rows, None)
 
-    def _feed(
-        self, side: str, rows: pa.RecordBatch, own: SideColumns, other: SideColumns, keys: npt.NDArray[np.int64] | None
-    ) -> Iterator[pa.RecordBatch]:
+    def _take(self, side: str, rows: pa.RecordBatch, keys: I64 | None) -> Iterator[pa.RecordBatch]:
+        own = self.task.left if side == "left" else self.task.right
+        self.largest_row = max(self.largest_row, self._weights[side].largest(rows))
+        usable = classify(rows[own.start], rows[own.end], own.closed) == 0
+        if keys is not None:
+            usable &= keys >= 0
+        if not usable.all():
+            yield from self._unmatched(side, rows.filter(pa.array(~usable)))
+            rows, keys = rows.filter(pa.array(usable)), None if keys is None else keys[usable]
+        if rows.num_rows:
+            yield from self._feed(side, rows, keys)
+
+    def _feed(self, side: str, rows: pa.RecordBatch, keys: I64 | None) -> Iterator[pa.RecordBatch]:
+        own, other = (self.task.left, self.task.right)[:: 1 if side == "left" else -1]
         if side in self._spools:
             self._spools[side].append(rows)
         codes = encode_stream(rows[own.start], rows[own.end], own.closed, other.closed)
@@ -181,6 +190,8 @@ class _Run:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """The remaining answers: late pairs, then rows that did or did not match, as `how` says."""
+        if isinstance(self._delivery, MergedDelivery):
+            yield from self._take_merged(self._delivery.finish_sorted())
         yield from self._operator.finish()
         for side, spool in self._spools.items():
             first = 0
@@ -217,8 +228,18 @@ class _Run:
     def close(self) -> None:
         """Free memory and remove spill files."""
         self._operator.close()
+        self._delivery.close()
         for spool in self._spools.values():
             spool.close()
+
+
+def _delivery(task: CellJoin, first: pa.RecordBatch, budget: MemoryBudget) -> Delivery:
+    """The delivery of packets, or of rows that Spark has sorted."""
+    left, right = task.left, task.right
+    if FIRST not in first.schema.names:
+        return Delivery(left.columns, right.columns, first, budget, _BATCH_SHARE)
+    order = {"left": left.start, "right": right.start}
+    return MergedDelivery(left.columns, right.columns, order, first, budget, _BATCH_SHARE)
 
 
 class _KeyNumbers:
@@ -229,7 +250,7 @@ class _KeyNumbers:
         self._last: list[pa.Array] | None = None
         self._number = 0
 
-    def of(self, batch: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    def of(self, batch: pa.RecordBatch) -> I64:
         """The number of each row."""
         if not self._places:
             return np.zeros(0, np.int64)

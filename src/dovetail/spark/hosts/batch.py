@@ -2,6 +2,7 @@
 
 * `task_frame`: a function over the Arrow batches of each partition, with its metrics.
 * `exchange`: rows of both sides of a join, each partition in one task; `task_frame` then runs the join.
+* `exchange_sorted`: the same in packets, sorted by the tasks.
 * `bucket_frame`: a join of buckets, which packs rows itself.
 """
 
@@ -18,10 +19,12 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE, Places
 from dovetail.engine.metrics import Metrics
-from dovetail.spark.frames import RESERVED, Batches, map_in_arrow, quoted
+from dovetail.engine.packets import FIRST, Packing, pack_rows
+from dovetail.spark.frames import RESERVED, Batches, arrow_type, map_in_arrow, quoted
 from dovetail.spark.hosts.exchange import ORDER, PACKED, BucketedInputs, Packet, pack
 from dovetail.spark.task import MetricsSink
 
+_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 Join = Callable[[Any, Batches, Metrics], Batches]
 """Gives the answers of a task from its specification and its batches, and counts what it does."""
 
@@ -69,16 +72,49 @@ def exchange(
 
     Columns of one type share a place, first of all the given pairs of a left and a right column. The caller sorts.
     """
+    places, owns, kinds = _laid_out(left, right, pairs)
+    sides = zip((left, right), (LEFT, RIGHT), owns, strict=True)
+    mine, theirs = (_tagged(side, tag, own, kinds) for side, tag, own in sides)
+    return mine.union(theirs).repartitionById(partitions, F.col(CELL)), places
+
+
+def exchange_sorted(
+    left: Placed, right: Placed, partitions: int, pairs: Sequence[tuple[str, str]], memory: int
+) -> tuple[DataFrame, Places]:
+    """The rows of both sides in packets, sorted by the first of the pairs, and where their columns are.
+
+    Tasks sort rows in chunks that fit `memory` before the exchange, and merge them behind it: Spark moves and orders
+    packets of many rows.
+    """
+    places, owns, kinds = _laid_out(left, right, pairs)
+    batch_packets = int(left.rows.sparkSession.conf.get(_BATCH_ROWS, None) or 0)
+    batch_packets = batch_packets if batch_packets > 0 else 10_000  # without a limit of rows, Spark limits bytes
+    head = [(SIDE, T.ByteType()), (CELL, T.IntegerType()), (FIRST, T.LongType())]
+    fields = [*head, *((place, T.ArrayType(kind)) for place, kind in kinds.items())]
+    schema = T.StructType([T.StructField(name, kind) for name, kind in fields])
+    parts = []
+    for number, (side, own) in enumerate(zip((left, right), owns, strict=True)):
+        columns = {place: (own.get(place), arrow_type(kind)) for place, kind in kinds.items()}
+        packing = Packing((LEFT, RIGHT)[number], side.cell, pairs[0][number], columns, memory, batch_packets)
+        rows = side.rows.select(*map(quoted, dict.fromkeys([*own.values(), side.cell])))
+        parts.append(map_in_arrow(rows, partial(pack_rows, packing), schema))
+    placed = parts[0].union(parts[1]).repartitionById(partitions, F.col(CELL))
+    return placed.sortWithinPartitions(FIRST), places
+
+
+def _laid_out(
+    left: Placed, right: Placed, pairs: Sequence[tuple[str, str]]
+) -> tuple[Places, list[dict[str, str]], dict[str, T.DataType]]:
+    """The places of columns, of each side the column in each of its places, and the type of every place."""
     places = _places(left.fields, right.fields, pairs)
     kinds: dict[str, T.DataType] = {}
-    tagged = []
+    owns = []
     for number, side in enumerate((left, right)):
         own = dict(zip(places.paired, (pair[number] for pair in pairs), strict=True))
         own |= {place: name for name, place in (places.left, places.right)[number].items()}
         kinds |= {place: side.rows.schema[name].dataType for place, name in own.items()}
-        tagged.append((side, own))
-    mine, theirs = (_tagged(side, tag, own, kinds) for tag, (side, own) in zip((LEFT, RIGHT), tagged, strict=True))
-    return mine.union(theirs).repartitionById(partitions, F.col(CELL)), places
+        owns.append(own)
+    return places, owns, kinds
 
 
 def _places(left: list[T.StructField], right: list[T.StructField], pairs: Sequence[tuple[str, str]]) -> Places:

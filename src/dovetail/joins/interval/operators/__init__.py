@@ -2,7 +2,7 @@
 
 * `spec`: the specification of an operator, the weight of rows, and the division of the budget.
 * `driver`: push and pull, for all of them, and pairs of row numbers that become batches.
-* `sweeps`: sort-merge, time sweep and forward scan, over windows of sorted inputs, with spilling.
+* `feed`: a sorted input, read through a window. `sweeps`: sort-merge, time sweep and forward scan, with spilling.
 * `partitioned`: inputs read to the end. `overlap_partition` (OIP, with `slot_store`) and `disjoint_partition` (DIP)
   partition both.
 """

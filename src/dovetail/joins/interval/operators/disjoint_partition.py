@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, take_columns
+from dovetail.engine.columns import compact, empty_batch, take_columns
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.interval.kernels import sweep as sw
@@ -24,7 +24,6 @@ from dovetail.joins.interval.operators.partitioned import (
     RowQueue,
     RowStore,
     Storage,
-    empty_batch,
     pieces_of,
 )
 from dovetail.joins.interval.operators.spec import END, KEY, START, IntervalSpec, RowBytes

@@ -23,7 +23,17 @@ from dovetail.engine.operator import OperatorBase
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels import sweep as sw
-from dovetail.joins.interval.operators.spec import END, KEY, ROW, SIDES, START, Emit, IntervalSpec, Shares
+from dovetail.joins.interval.operators.spec import (
+    END,
+    KEY,
+    OVERHEAD_BYTES,
+    ROW,
+    SIDES,
+    START,
+    Emit,
+    IntervalSpec,
+    Shares,
+)
 
 
 class Inbox:
@@ -187,7 +197,7 @@ class Output:
 
     def _rows(self, left: I64, right: I64) -> Iterator[pa.RecordBatch]:
         held = self._memory.used
-        ends = np.cumsum(self._left.bytes_of(left) + self._right.bytes_of(right))
+        ends = np.cumsum(self._left.bytes_of(left) + self._right.bytes_of(right) - 2 * OVERHEAD_BYTES)
         first = 0
         while first < left.size:
             before = ends[first - 1] if first else 0

@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes
+from dovetail.engine.columns import compact, compact_bytes, empty_batch, held_bytes, nbytes
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.spill import SpillFile
@@ -71,11 +71,6 @@ class Loaded:
 def nothing_loaded(schema: pa.Schema) -> Loaded:
     """No rows of this schema."""
     return Loaded(empty_batch(schema), int64s([]), int64s([0]), int64s([]), RowBytes(schema))
-
-
-def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """A batch of no rows."""
-    return pa.RecordBatch.from_arrays([pa.array([], field.type) for field in schema], schema=schema)
 
 
 def pieces_of(parts: I64, keys: I64) -> tuple[I64, I64, I64]:

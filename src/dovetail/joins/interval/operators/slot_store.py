@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.engine.columns import take_columns
+from dovetail.engine.columns import empty_batch, take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.runs import FAN_IN, merged_blocks
 from dovetail.engine.spill import SpillFile
 from dovetail.errors import PlanError
-from dovetail.joins.interval.operators.partitioned import Loaded, RowStore, Storage, empty_batch, pieces_of
+from dovetail.joins.interval.operators.partitioned import Loaded, RowStore, Storage, pieces_of
 from dovetail.joins.interval.operators.spec import END, KEY, START
 
 _WORD = 2**64
@@ -80,62 +81,6 @@ class Slots:
         return np.where(instants < self._first, 0, after)
 
 
-Order = Callable[[pa.RecordBatch], tuple[I64, I64]]
-"""The partition and the key of each row; no keys if there are none."""
-Cut = Callable[[pa.RecordBatch], Iterator[pa.RecordBatch]]
-"""Rows in blocks of a size that can be held; all but the last are full."""
-
-
-class _Run:
-    """The rows of one run that were read and not output yet."""
-
-    def __init__(self, file: SpillFile, order: Order) -> None:
-        self._blocks, self._order = file.replay(), order
-        self.more = True
-        self.advance()
-
-    def advance(self) -> None:
-        """Read the next block."""
-        batch = next(self._blocks, None)
-        self.more = batch is not None
-        if batch is not None:
-            self.batch, (self.parts, self.keys) = batch, self._order(batch)
-
-    def last(self) -> tuple[int, int]:
-        return int(self.keys[-1]) if self.keys.size else 0, int(self.parts[-1])
-
-    def take(self, bound: tuple[int, int]) -> pa.RecordBatch:
-        """Remove and return the rows up to and including `bound`."""
-        low, high = 0, self.parts.size
-        if self.keys.size:
-            low, high = (int(np.searchsorted(self.keys, bound[0], side)) for side in ("left", "right"))
-        cut = low + int(np.searchsorted(self.parts[low:high], bound[1], "right"))
-        taken = self.batch.slice(0, cut)
-        self.batch, self.parts = self.batch.slice(cut), self.parts[cut:]
-        self.keys = self.keys[cut:]
-        if self.batch.num_rows == 0:
-            self.advance()
-        return taken
-
-
-def merged_blocks(files: list[SpillFile], order: Order, keyed: bool, cut: Cut) -> Iterator[pa.RecordBatch]:
-    """All rows of the sorted files, sorted by key and partition, in blocks as `cut` makes them."""
-    runs = [run for run in (_Run(file, order) for file in files) if run.more]
-    rest: list[pa.RecordBatch] = []
-    while runs:
-        bound = min(run.last() for run in runs)
-        taken = pa.concat_batches([run.take(bound) for run in runs])
-        parts, keys = order(taken)
-        rank = np.lexsort((parts, keys)) if keyed else np.argsort(parts, kind="stable")
-        blocks = list(cut(pa.concat_batches([*rest, take_columns(taken, int64s(rank))])))
-        runs = [run for run in runs if run.more]
-        rest = [blocks.pop()] if runs else []  # it may not be full yet
-        yield from blocks
-
-
-_FAN_IN = 8
-
-
 @dataclass(frozen=True, slots=True)
 class Block:
     """The pieces of partitions in one block of a file: piece i is rows first[i] to first[i + 1]."""
@@ -197,7 +142,7 @@ class SlotStore(RowStore):
         self.spill()
         runs = self._runs
         while len(runs) > 1:
-            runs = [*runs[_FAN_IN:], self._merged(runs[:_FAN_IN])]
+            runs = [*runs[FAN_IN:], self._merged(runs[:FAN_IN])]
             self._runs = runs
         self.rows_written = sum(int(block.first[-1]) for block in runs[0].directory)
 

@@ -68,6 +68,11 @@ class RowBytes:
         weights = self.of(batch)
         return weights if weights.size else np.full(batch.num_rows, self.fixed, np.int64)
 
+    def largest(self, batch: pa.RecordBatch) -> int:
+        """The weight of the heaviest of some rows."""
+        weights = self.of(batch)
+        return int(weights.max()) if weights.size else self.fixed
+
     def total(self, batch: pa.RecordBatch) -> int:
         """The weight of all rows together."""
         weights = self.of(batch)

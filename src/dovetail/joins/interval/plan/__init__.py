@@ -2,6 +2,6 @@
 
 * `sides`: both inputs with the columns of the result, bounds and keys of one type. `statistics`: counts and samples.
 * `choose`: the decision between the routes, with every limit and price.
-* `native`, `ranges`, `index`: the routes. `cells`: bins by price, and joins of rows that are in several cells.
+* `native`, `ranges`, `index`: the routes. `bins`: bins by price. `cells`: joins of rows that are in several cells.
 * `write`: Parquet files from tasks.
 """

@@ -11,7 +11,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.index.answers import INDEX_BYTES
-from dovetail.joins.interval.plan.cells import BinCells, OrderCells, key_pairs
+from dovetail.joins.interval.plan.bins import BinCells, OrderCells, key_pairs
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute, bounds_only
 from dovetail.joins.interval.plan.native import (
     NativeRoute,
@@ -298,7 +298,9 @@ def _ranges(inputs: Inputs) -> RangesRoute:
     size = sum(s.usable * (s.row_bytes + OPERATOR_ROW_BYTES) for s in inputs.statistics)
     fitting = ceil(size * OPERATOR_ROOM / request.memory)
     name = request.route if request.route != "auto" else "in_memory" if fitting <= MOST_RANGES else "streaming"
-    wanted = max(_cores(inputs), fitting if name == "in_memory" else ceil(size / STREAMED_RANGE_BYTES))
+    cores = _cores(inputs)
+    fewest = fitting if name == "in_memory" else size / STREAMED_RANGE_BYTES
+    wanted = max(1, ceil(fewest / cores)) * cores  # no core waits for the last range
     cells = range_cells(inputs, min(wanted, MOST_RANGES))
     if request.algorithm in OPERATORS:
         return RangesRoute(inputs, name, request.algorithm, "named by the user", cells)

@@ -19,15 +19,8 @@ from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.interval.index.answers import COUNT
-from dovetail.joins.interval.plan.cells import (
-    CANDIDATE_COST,
-    HASHED_CANDIDATE_COST,
-    WHOLE,
-    BinCells,
-    CellsJoin,
-    OrderCells,
-    choose_bins,
-)
+from dovetail.joins.interval.plan.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, BinCells, OrderCells, choose_bins
+from dovetail.joins.interval.plan.cells import WHOLE, CellsJoin
 from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.spark.frames import RESERVED, quoted, require_classic

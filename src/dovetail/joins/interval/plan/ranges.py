@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.exchanged import Columns
+from dovetail.engine.exchanged import Columns, Places
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.cells import CELL_COLUMNS, MISS_CELLS, CellsJoin
@@ -30,7 +30,7 @@ from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import Relation, SideColumns
 from dovetail.spark.frames import arrow_type, quoted, unquoted
-from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
+from dovetail.spark.hosts.batch import Placed, exchange, exchange_sorted, nullable, task_frame
 
 if TYPE_CHECKING:
     from dovetail.joins.interval.cell_join import CellJoin
@@ -84,18 +84,21 @@ class RangesRoute:
         from dovetail.joins.interval.cell_join import join_cell  # counts need no operators
 
         placed, task = self._tasks(first, rows, second, others, how, once)
-        fields = [*rows.schema, *(() if task.semi else others.schema)]
+        fields = [rows.schema[name] for name in task.left.columns]
+        fields += [] if task.semi else [others.schema[name] for name in task.right.columns]
         return task_frame(placed, join_cell, task, self.inputs.sink, nullable(fields))
 
     def _tasks(
         self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
     ) -> tuple[DataFrame, CellJoin]:
-        """Both sides, each range in its own partition, sorted by (keys, start, end); and the task's specification."""
+        """Both sides, each range in its own partition, sorted by (keys, start); and the task's specification."""
         from dovetail.joins.interval.cell_join import CellJoin  # as above
 
         request, exchanged = self.inputs.request, first.name == "right"
         pairs = list(zip(_sorted_by(first), _sorted_by(second), strict=True))
-        placed, places = exchange(in_ranges(first, rows), in_ranges(second, others), self.cells.ranges, pairs)
+        inner = how == "inner"  # the range of a row is not asked for
+        sides = (in_ranges(first, rows, inner), in_ranges(second, others, inner))
+        placed, places = self._exchanged(*sides, pairs)
         task = CellJoin(
             self.algorithm,
             request.relation.swapped() if exchanged else request.relation,
@@ -108,7 +111,14 @@ class RangesRoute:
             as_arrow(first.bound_type, self.cells.points),
             self.swapped != exchanged,
         )
-        return placed.sortWithinPartitions(*places.paired), task
+        return placed, task
+
+    def _exchanged(self, left: Placed, right: Placed, pairs: list[tuple[str, str]]) -> tuple[DataFrame, Places]:
+        """Rows in packets by start; within keys Spark sorts them, because codes of keys have no common order."""
+        if not self.inputs.request.keys:
+            return exchange_sorted(left, right, self.cells.ranges, pairs, self.inputs.request.memory)
+        placed, places = exchange(left, right, self.cells.ranges, pairs)
+        return placed.sortWithinPartitions(*places.paired[:-1]), places
 
 
 def _sorted_by(side: Side) -> list[str]:
@@ -196,9 +206,10 @@ def side_columns(side: Side, columns: Columns) -> SideColumns:
     return SideColumns(columns, unquoted(side.start), unquoted(side.end), keys, side.closed)
 
 
-def in_ranges(side: Side, rows: DataFrame) -> Placed:
-    """Rows of a side that have a column with their range."""
-    return Placed(rows, side.own("cell"), rows.columns)
+def in_ranges(side: Side, rows: DataFrame, inner: bool = False) -> Placed:
+    """Rows of a side that have a column with their range; tasks of inner joins get no columns of cells."""
+    cells = [side.own(what) for what in CELL_COLUMNS] if inner else []
+    return Placed(rows, side.own("cell"), [name for name in rows.columns if name not in cells])
 
 
 def points_from_positions(kind: T.DataType, positions: npt.NDArray[np.float64]) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -28,7 +28,7 @@ from dovetail.spark.hosts.batch import task_frame
 from dovetail.spark.task import MetricsSink
 
 MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
-ROW_GROUP = 1 << 17
+ROW_GROUP, GROUP_BYTES = 1 << 17, 8 << 20  # a row group is complete with so many rows or bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,12 @@ class Target:
     def filesystem(self) -> tuple[fs.FileSystem, str]:
         """The file system of the target and the path in it."""
         return _resolve(self.uri)
+
+    def required(self, columns: set[str]) -> Target:
+        """The same target, where these columns are known to hold no nulls: their rows need no definition levels."""
+        named = zip(self.columns, self.schema, strict=True)
+        fields = [field.with_nullable(name not in columns) for name, field in named]
+        return replace(self, schema=pa.schema(fields, self.schema.metadata))
 
     def hidden(self) -> str:
         """The directory of unfinished files."""
@@ -73,21 +79,25 @@ def new_target(path: str, columns: tuple[str, ...], schema: pa.Schema, compressi
 
 def write_frame(frame: DataFrame, target: Target) -> list[tuple[str, int]]:
     """Write a DataFrame's rows in the tasks that compute them; returns the files and their row counts."""
-    return _finish(map_in_arrow(frame, partial(_write, target), MANIFEST), target)
+    return _finish(map_in_arrow(frame, partial(_write, target, GROUP_BYTES), MANIFEST), target)
 
 
 def write_cells(placed: DataFrame, task: CellJoin, sink: MetricsSink, target: Target) -> list[tuple[str, int]]:
     """The inner join of placed rows, joined and written in the same task: no row of the answer returns to Spark."""
-    return _finish(task_frame(placed, partial(_join_and_write, target), task, sink, MANIFEST), target)
+    bounds = (task.left.start, task.left.end, task.right.start, task.right.end)
+    target = target.required({*bounds, *task.left.keys, *task.right.keys})
+    group_bytes = min(GROUP_BYTES, task.memory // 8)  # part of the task's memory
+    task = replace(task, memory=task.memory - group_bytes)
+    return _finish(task_frame(placed, partial(_join_and_write, target, group_bytes), task, sink, MANIFEST), target)
 
 
 def _join_and_write(
-    target: Target, task: CellJoin, batches: Iterator[pa.RecordBatch], metrics: Metrics
+    target: Target, group_bytes: int, task: CellJoin, batches: Iterator[pa.RecordBatch], metrics: Metrics
 ) -> Iterator[pa.RecordBatch]:
-    return _write(target, join_cell(task, batches, metrics))
+    return _write(target, group_bytes, join_cell(task, batches, metrics))
 
 
-def _write(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _write(target: Target, group_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Writes all batches to one file and yields its name and row count; an empty task writes nothing."""
     system, _ = target.filesystem()
     context = TaskContext.get()
@@ -96,20 +106,33 @@ def _write(target: Target, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Rec
     writer: pq.ParquetWriter | None = None
     rows = 0
     try:
-        for batch in batches:
+        for group in _row_groups(target, group_bytes, batches):
             if writer is None:
                 path = f"{target.hidden()}/{name}"
                 writer = pq.ParquetWriter(
                     path, target.schema, filesystem=system, compression=target.compression, use_dictionary=False
                 )
-            rows_out = batch.select(list(target.columns))
-            writer.write_batch(rows_out.cast(target.schema), row_group_size=ROW_GROUP)
-            rows += batch.num_rows
+            writer.write_table(group, row_group_size=ROW_GROUP)
+            rows += group.num_rows
     finally:
         if writer is not None:
             writer.close()
     if writer is not None:
         yield pa.RecordBatch.from_pydict({"file": [name], "rows": [rows]})
+
+
+def _row_groups(target: Target, group_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """The rows in the columns of the target; small batches are put together, because each table is a row group."""
+    waiting: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        waiting.append(batch.select(list(target.columns)).cast(target.schema))
+        rows, size = rows + batch.num_rows, size + waiting[-1].nbytes
+        if rows >= ROW_GROUP or size >= group_bytes:
+            yield pa.Table.from_batches(waiting)
+            waiting, rows, size = [], 0, 0
+    if waiting:
+        yield pa.Table.from_batches(waiting)
 
 
 def _finish(manifest: DataFrame, target: Target) -> list[tuple[str, int]]:
