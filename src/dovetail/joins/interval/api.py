@@ -169,7 +169,7 @@ def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFr
             a sample.
         partitions: The number of time partitions; by default enough to make each fit the budget.
         route: How the join runs: native (by Spark's own operators), in_memory (a partition at a time in memory),
-            streaming (sorted by Spark, for partitions that do not fit), or auto.
+            streaming (sorted, for partitions that do not fit), or auto.
         how: inner, left, right, full, left_semi or left_anti, or another name of Spark's for one of these.
         keep: How many matches a left row keeps: all, any (one), first or last (by right start, then end). With
             how="right" a right row keeps them (by left start, then end); how="full" keeps all.
