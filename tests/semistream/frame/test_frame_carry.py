@@ -103,7 +103,7 @@ def test_rows_cross_batches_and_equal_sparks_join(spark: SparkSession, tmp_path:
 CHANGES: dict[str, dict[str, Any]] = {
     "nothing": {},
     "more memory": {"memory": "1MB"},
-    "less memory": {"memory": "44KB"},
+    "less memory": {"memory": "48KB"},
     "another cut of the input": {ARROW_ROWS: 13},
     "another algorithm": {"algorithm": "meshjoin", "memory": "1MB"},
 }
