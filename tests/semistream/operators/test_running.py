@@ -14,6 +14,7 @@ from tests.semistream.operators.memory_pages import MemoryPages
 from tests.semistream.operators.stream_cases import Case, answers, random_case, wait_percentiles
 from tests.semistream.operators.test_answers import random_spec
 
+from dovetail.engine.clock import VirtualClock
 from dovetail.engine.host import Pause, Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError, PlanError
@@ -22,9 +23,10 @@ from dovetail.joins.semistream.operators import (
     CacheJoin,
     HybridJoin,
     MeshJoin,
+    PartitionedJoin,
     XHybridJoin,
 )
-from dovetail.joins.semistream.request import CachePolicy, Lookup
+from dovetail.joins.semistream.request import CachePolicy, Lookup, Residence
 from dovetail.joins.semistream.sizes import Sizes
 
 CARRYING = [name for name in ALGORITHMS if name != "inlj"]
@@ -207,14 +209,15 @@ def test_pinned_pages_cannot_be_resized() -> None:
         list(operator.resize(Sizes(pinned=2)))
 
 
-def starving(lookup: Lookup) -> int:
+def starving(lookup: Lookup, bound: Residence | None) -> int:
     """The longest residence, in loads, of a key that is asked for once among many requests for the others."""
     master = pa.table({"k": np.arange(8), "r": np.arange(8)})
     pages = MemoryPages(master, ("k",), 1)
     keys = np.tile([1, 1, 1, 2, 2, 2, 3, 3, 3], 60)
     keys[0] = 7
     stream = pa.table({"k": keys})
-    spec = HybridJoin(pages=pages, on=("k",), sizes=Sizes(waiting=6, per_segment=1), lookup=lookup)
+    sizes = Sizes(waiting=6, per_segment=1)
+    spec = HybridJoin(pages=pages, on=("k",), sizes=sizes, lookup=lookup, max_residence=bound)
     case = Case(stream, pages, master, ("k",), 50)
     with opened(spec, case) as operator:
         for batch in case.batches():
@@ -223,9 +226,37 @@ def starving(lookup: Lookup) -> int:
     return int(operator.metrics.value("longest_residence"))
 
 
-def test_a_greedy_look_up_starves_a_rare_key_and_the_oldest_does_not() -> None:
-    assert starving(Lookup("greedy")) > 100
-    assert starving(Lookup("oldest")) <= 8
+def test_max_residence_forces_old_rows_to_be_served() -> None:
+    assert starving(Lookup("greedy"), None) > 100
+    assert starving(Lookup("greedy"), Residence(loads=10)) <= 12
+    assert starving(Lookup("position", 0.1), Residence(loads=5)) <= 7
+    assert starving(Lookup("greedy"), Residence(seconds=0.02)) < 20
+
+
+def test_rows_older_than_max_residence_are_answered_by_the_next_push() -> None:
+    master = pa.table({"k": np.arange(8), "r": np.arange(8)})
+    for cls in (HybridJoin, PartitionedJoin, CacheJoin):
+        pages = MemoryPages(master, ("k",), 1)
+        clock = pages.device.clock
+        assert isinstance(clock, VirtualClock)
+        spec = cls(pages=pages, on=("k",), sizes=Sizes(waiting=100, per_segment=1), max_residence=Residence(seconds=5))
+        with spec.open(MemoryBudget("1MB"), {"stream": pa.schema([("k", pa.int64())])}) as operator:
+            assert answers(operator.push("stream", pa.record_batch({"k": [3]}))) == []
+            clock.advance(6)
+            assert answers(operator.push("stream", pa.record_batch({"k": [4]}))) == [(3, 3)]
+            assert answers(operator.finish()) == [(4, 4)]
+
+
+def test_rows_may_be_held_in_a_pause_until_they_are_due() -> None:
+    pages = MemoryPages(pa.table({"k": np.arange(8), "r": np.arange(8)}), ("k",), 1)
+    bound, sizes = Residence(seconds=5), Sizes(waiting=100, per_segment=1)
+    spec = HybridJoin(pages=pages, on=("k",), sizes=sizes, max_residence=bound, when_idle="hold")
+    with spec.open(MemoryBudget("1MB"), {"stream": pa.schema([("k", pa.int64())])}) as operator:
+        answers(operator.push("stream", pa.record_batch({"k": [3]})))
+        assert answers(operator.idle(lambda: False)) == []
+        pages.device.clock.advance(6)
+        answers(operator.push("stream", pa.record_batch({"k": pa.array([], pa.int64())})))
+        assert answers(operator.idle(lambda: False)) == [(3, 3)]
 
 
 def test_a_partial_chunk_waits_for_more_rows_only_so_long() -> None:

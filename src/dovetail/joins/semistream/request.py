@@ -57,7 +57,7 @@ class Lookup:
 
     `oldest` never starves a row. `alternate` takes the oldest row and the one at the position in turn; `guarded` does
     so only where the latter's segment has more waiting rows than the former's. `position` always takes the position,
-    `greedy` the segment that most rows wait for; both can starve rows until input pauses.
+    `greedy` the segment that most rows wait for; both can starve rows until `max_residence` steps in.
     Reference: Naeem 2014, 3 and 4; docs/algorithms/semistream.md, 2.12. Guarded look-ups are ours.
 
     >>> Lookup.of("guarded"), Lookup.of(0.25)
@@ -97,6 +97,18 @@ class Lookup:
 
 
 OLDEST = Lookup("oldest")
+
+
+@dataclass(frozen=True, slots=True)
+class Residence:
+    """The longest wait of a row before the oldest rows go first, in loads, in seconds, or both."""
+
+    loads: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if (self.loads is not None and self.loads < 1) or (self.seconds is not None and self.seconds < 0):
+            raise PlanError(f"max_residence loads={self.loads}, seconds={self.seconds}: give at least 1 load or 0 s.")
 
 
 Replaces = Literal["random", "least_frequent", "adaptive"]

@@ -413,7 +413,7 @@ def _warm_round() -> None:
         if picking:
             n = take_round(pool, some, some, 4, 9, picked, counts)
         else:
-            n = pick_round(pool, 0, 0.3, some, 4, 9, picked, counts)
+            n = pick_round(pool, 0, 0.3, 1 << 40, 0, some, 4, 9, picked, counts)
         offsets.flags.writeable = False
         chain_rows(pool, picked[:n], out[0], out[1])
         resolve_round(pool, Round(picked[:n], counts[:n], offsets), 0, some, 0, scratch, ALL, out, 0, 2, True, met, 1)

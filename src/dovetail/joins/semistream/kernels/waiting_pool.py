@@ -222,8 +222,11 @@ def _next_wanted(p: Pool) -> int:
 
 
 @kernel
-def choose(p: Pool, policy: int, position: float) -> int:
-    """The segment to load next, or -1 if nothing waits."""
+def choose(p: Pool, policy: int, position: float, patience: int, before_ns: int) -> int:
+    """The segment to load next, or -1 if nothing waits.
+
+    A row that waits for `patience` loads, or since before `before_ns`, is looked up first whatever the policy.
+    """
     m = p.meta
     if m[LIVE] == 0:
         return NONE
@@ -233,7 +236,7 @@ def choose(p: Pool, policy: int, position: float) -> int:
         return _next_wanted(p)
     even = m[TURN] % 2 == 1
     m[TURN] += 1
-    if policy == BY_OLDEST:
+    if policy == BY_OLDEST or m[LOADS] - p.born[oldest] >= patience or p.since[oldest] < before_ns:
         return first
     if policy == BY_GREEDY or (policy == BY_GREEDY_OLDEST and even):
         return fullest(p.held)
@@ -273,7 +276,7 @@ def _warm() -> None:
     admit(pool, some, some, some, 0, 1)
     admit_until(pool, some, some, some, 0, 1, 2, np.zeros(2, np.bool_), np.empty(2, np.int64))
     for policy in range(7):
-        choose(pool, policy, 0.3)
+        choose(pool, policy, 0.3, 1 << 40, 0)
     fullest(pool.held)
     waiting_slots(pool, np.empty(4, np.int32))
     slots_from(pool, 0, np.empty(4, np.int32))
@@ -293,7 +296,16 @@ def detach(p: Pool, segment: int) -> int:
 
 @kernel
 def pick_round(
-    p: Pool, policy: int, position: float, rows: I64, most: int, enough: int, picked: I64, counts: I64
+    p: Pool,
+    policy: int,
+    position: float,
+    patience: int,
+    before_ns: int,
+    rows: I64,
+    most: int,
+    enough: int,
+    picked: I64,
+    counts: I64,
 ) -> int:
     """How many segments the policy picks until `picked` is full or they have more than `most` rows; at least one.
 
@@ -303,7 +315,7 @@ def pick_round(
     m, n, total, answered = p.meta, 0, 0, 0
     while n < len(picked) and m[LIVE] > 0 and answered < enough:
         turn = m[TURN]
-        segment = choose(p, policy, position)
+        segment = choose(p, policy, position, patience, before_ns)
         weight = rows[segment] if len(rows) else p.held[segment]
         if n > 0 and total + weight > most:
             m[TURN] = turn

@@ -17,6 +17,7 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.operator import Until
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
 from dovetail.joins.semistream.kernels.segment_match import Met
@@ -206,6 +207,10 @@ class Schedule(Protocol):
         """Load the segments that are due after rows were taken; if `more` rows follow, free slots for some of them."""
         ...
 
+    def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """Load the segments of rows that have waited too long."""
+        ...
+
 
 class LookUps:
     """Loads by a look-up policy: when no slot is free, or when the kept part asks for a load."""
@@ -215,11 +220,13 @@ class LookUps:
 
     def choose(self) -> int:
         """The segment to load next, or -1 if nothing waits."""
-        return kernels.choose(self._parts.waiting.pool, *self._rule)
+        parts = self._parts
+        return parts.waiting.choose(*self._rule, parts.spec.max_residence, parts.clock.now_ns())
 
     def pick(self, limits: Limits) -> tuple[I64, I64]:
         """The segments of a round in ascending order, and how many rows wait for each."""
-        return self._parts.waiting.pick(*self._rule, limits)
+        parts = self._parts
+        return parts.waiting.pick(*self._rule, parts.spec.max_residence, parts.clock.now_ns(), limits)
 
     def relieve(self, loads: Loads, more: bool) -> Iterator[pa.RecordBatch]:
         """Free some slots if none is free; otherwise make the one load that the kept part waits for."""
@@ -227,6 +234,12 @@ class LookUps:
         if more and (is_full or self._kept.is_paused):
             yield from loads.make_slots() if is_full else loads.one()
             self._kept.resume()
+
+    def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """Load until no row has waited too long."""
+        parts = self._parts
+        while parts.waiting.overdue(parts.spec.max_residence, parts.clock.now_ns()):
+            yield from loads.one()
 
 
 class IndexDriven(SemiStreamOperator):
@@ -276,6 +289,7 @@ class IndexDriven(SemiStreamOperator):
         while start < n:
             start = yield from self.kept.take(rows, start, self.loads)
             yield from self._schedule.relieve(self.loads, start < n)
+        yield from self._schedule.overdue(self.loads)
 
     def settle(self) -> Iterator[pa.RecordBatch]:
         """Copy the rows that wait; where there is no room for them, answer some first."""
@@ -292,6 +306,15 @@ class IndexDriven(SemiStreamOperator):
         if self.waiting_rows:
             self.kept.resume()
         yield from self.loads.until(0)
+        yield from self.answers.flush()
+
+    def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
+        """Answer waiting rows, or only those that wait too long, until none is left or input resumes."""
+        if self.spec.when_idle == "drain":
+            yield from super().idle(until)
+            return
+        while self.waiting.overdue(self.spec.max_residence, self.clock.now_ns()) and not until():
+            yield from self.work()
         yield from self.answers.flush()
 
     def regroup(self, pages: Pages) -> None:
@@ -358,6 +381,8 @@ class IndexDriven(SemiStreamOperator):
             start = self._parts.admit(rows, start)
             if start < len(rows.codes):
                 yield from self.loads.make_slots()
+        while self.waiting.overdue(self.spec.max_residence, self.clock.now_ns()):
+            yield from self.work()
         yield from self.answers.flush()
         yield from self.settle()
 

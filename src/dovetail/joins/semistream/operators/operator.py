@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.operators.answers import Answers, RowStore, Shape, refs_of
 from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer
 from dovetail.joins.semistream.operators.waiting import Rows, report_waits
-from dovetail.joins.semistream.request import How, check_how
+from dovetail.joins.semistream.request import How, Residence, check_how
 from dovetail.joins.semistream.sizes import FITTED, INTAKE_BYTES, Footprint, Part, Sizes, asks_for_keys, fit, footprint
 
 Snapshot = Mapping[str, pa.Table]
@@ -255,9 +255,10 @@ class SemiStreamJoin(ABC):
     master rows of its key. Nulls match nothing, or with `null_safe` each other, over pages that have such rows. Answers
     of one key keep the order of the stream; there is no other order. `columns` are the master columns wanted (all if
     None); `matched` names one more column, that says whether there is a master row, `first` another, the last, that
-    marks the first answer of each stream row. Sizes that are left out are fitted to the budget. With `short_reads` a
-    load for few rows reads only the pages that these need; the default is to do so on real devices. `hash_bits` below
-    64 makes hashed keys collide; answers stay right, as every hash is checked.
+    marks the first answer of each stream row. Sizes that are left out are fitted to the budget. In a pause all waiting
+    rows are answered, or, with `when_idle="hold"`, only those beyond `max_residence`, as a load for few rows wastes
+    most of it. With `short_reads` a load for few rows reads only the pages that these need; the default is to do so on
+    real devices. `hash_bits` below 64 makes hashed keys collide; answers stay right, as every hash is checked.
     """
 
     pages: Pages = field(repr=False)
@@ -266,6 +267,8 @@ class SemiStreamJoin(ABC):
     columns: tuple[str, ...] | None = None
     suffixes: tuple[str, str] = ("", "_master")
     sizes: Sizes = FITTED
+    max_residence: Residence | None = None
+    when_idle: Literal["drain", "hold"] = "drain"
     hash_bits: int = 64
     null_safe: bool = False
     short_reads: bool | None = None
@@ -277,6 +280,8 @@ class SemiStreamJoin(ABC):
 
     def __post_init__(self) -> None:
         check_how(self.how)
+        if self.when_idle not in ("drain", "hold"):
+            raise PlanError(f"when_idle={self.when_idle!r} is not one of ['drain', 'hold'].")
         if not self.on:
             raise PlanError("on=() names no key; give the stream's key columns.")
         if self.needs_index and not self.pages.indexed:

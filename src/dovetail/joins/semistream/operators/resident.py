@@ -14,7 +14,7 @@ from dovetail.engine.columns import compact_bytes
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.kernels.waiting_pool import BY_SEGMENT, admit_until, choose, fullest
+from dovetail.joins.semistream.kernels.waiting_pool import BY_SEGMENT, OLDEST, admit_until, choose, fullest
 from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.hybridjoin import IndexDriven, Kept
 from dovetail.joins.semistream.operators.master_rows import Loaded
@@ -46,10 +46,10 @@ class PartitionedJoin(SemiStreamJoin):
     """Rows of resident segments are answered at once, others wait in a list for each segment.
 
     A segment is loaded when `threshold` rows wait for it (default: twice the average when memory is full). When memory
-    is full the longest lists are served until only `low_water` of it is in use. Rows of a segment that is rarely asked
-    for wait until then, or until input pauses. With `sizes.together` above 1 the longest lists are served that many at
-    a time; a list that reaches the threshold is still served alone.
-    Low water is ours.
+    is full the longest lists are served until only `low_water` of it is in use. Without `max_residence` rows of a
+    segment that is rarely asked for wait until then, or until input pauses. With `sizes.together` above 1 the longest
+    lists are served that many at a time; a list that reaches the threshold is still served alone.
+    Low water and age are ours.
     Reference: Naeem 2012, 2.4.3; Naeem 2011, 2; Naeem 2014, 2; docs/algorithms/semistream.md, 2.4.
     """
 
@@ -249,22 +249,27 @@ class ResidentSegments(Kept):
 
 
 class JoinPhases:
-    """SSIJ's schedule: when memory is full, all waiting rows are answered."""
+    """SSIJ's schedule: when memory is full, or a row has waited too long, all waiting rows are answered."""
 
     def __init__(self, parts: Parts, kept: Kept) -> None:
         self._parts = parts
 
     def choose(self) -> int:
         """The next segment in order that a row waits for, or -1."""
-        return choose(self._parts.waiting.pool, BY_SEGMENT, 0.0)
+        return choose(self._parts.waiting.pool, BY_SEGMENT, 0.0, FOREVER, 0)
 
     def pick(self, limits: Limits) -> tuple[I64, I64]:
         """The next segments in order that rows wait for."""
-        return self._parts.waiting.pick(BY_SEGMENT, 0.0, limits)
+        return self._parts.waiting.pick(BY_SEGMENT, 0.0, None, self._parts.clock.now_ns(), limits)
 
     def relieve(self, loads: Loads, more: bool) -> Iterator[pa.RecordBatch]:
         """A join phase if memory is full."""
         if more:
+            yield from loads.until(0)
+
+    def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """A join phase if a row has waited for too long."""
+        if self._parts.waiting.overdue(self._parts.spec.max_residence, self._parts.clock.now_ns()):
             yield from loads.until(0)
 
 
@@ -296,3 +301,14 @@ class LongestLists:
             yield from loads.together(len(waiting) - low)
             while len(waiting) > self._low_water * waiting.slots:
                 yield from loads.together(len(waiting) - low)
+        yield from self.overdue(loads)
+
+    def overdue(self, loads: Loads) -> Iterator[pa.RecordBatch]:
+        """Serve the lists of rows that have waited for too many loads or too long."""
+        bound, waiting = self._parts.spec.max_residence, self._parts.waiting
+        while bound is not None and len(waiting):
+            oldest = int(waiting.pool.meta[OLDEST])
+            late = bound.loads is not None and waiting.loads - int(waiting.pool.born[oldest]) >= bound.loads
+            if not late and not waiting.overdue(bound, self._parts.clock.now_ns()):
+                return
+            yield from loads.segment(int(waiting.pool.segment[oldest]))

@@ -19,13 +19,14 @@ from dovetail.joins.semistream.kernels.segment_match import Round, empty_met, me
 from dovetail.joins.semistream.kernels.waiting_pool import chain_rows
 from dovetail.joins.semistream.operators.answers import SHIFT, Answers, RowStore, refs_of
 from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer, Loaded, Read
+from dovetail.joins.semistream.request import Residence
 from dovetail.joins.semistream.sizes import ROUND_ROW_BYTES
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.operators.hybridjoin import Kept, Schedule
     from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 
-FOREVER = 1 << 40  # rows: no bound
+FOREVER = 1 << 40  # rows, or loads: no bound
 MANY_CHUNKS = 48
 
 
@@ -115,12 +116,17 @@ class Waiting:
         self._lent = chunk, int(self.pool.meta[kernels.TICKET])
         return chunk
 
-    def pick(self, rule: int, position: float, limits: Limits) -> tuple[I64, I64]:
+    def choose(self, rule: int, position: float, bound: Residence | None, now_ns: int) -> int:
+        """The segment to load next, or -1 if nothing waits."""
+        return kernels.choose(self.pool, rule, position, *_bounds(bound, now_ns))
+
+    def pick(self, rule: int, position: float, bound: Residence | None, now_ns: int, limits: Limits) -> tuple[I64, I64]:
         """The segments of a round, which the policy picks one after the other, and how many rows wait for each.
 
         Their rows are out of the queue, and must be answered or put back.
         """
-        return limits.ascending(kernels.pick_round(self.pool, rule, position, *limits.for_kernels()))
+        patience, before = _bounds(bound, now_ns)
+        return limits.ascending(kernels.pick_round(self.pool, rule, position, patience, before, *limits.for_kernels()))
 
     def take(self, order: I64, limits: Limits) -> tuple[I64, I64]:
         """As `pick`, for segments in a given order."""
@@ -130,6 +136,11 @@ class Waiting:
         """Rows of these segments of a round wait again, each in its old place."""
         if counts.any():
             kernels.reattach(self.pool, picked, counts)
+
+    def overdue(self, bound: Residence | None, now_ns: int) -> bool:
+        """Whether the oldest row waits for longer than it may."""
+        oldest = int(self.pool.meta[kernels.OLDEST])
+        return oldest >= 0 and bool(self.pool.since[oldest] < _bounds(bound, now_ns)[1])
 
     def settle(self) -> bool:
         """Copy waiting rows to owned memory; False if some must be answered first."""
@@ -234,6 +245,12 @@ class Waiting:
         self.store.close()
         self._slots.close()
         self._chains.close()
+
+
+def _bounds(bound: Residence | None, now_ns: int) -> tuple[int, int]:
+    """Loads that a row may wait for, and the time before which none may have been admitted."""
+    loads, seconds = (None, None) if bound is None else (bound.loads, bound.seconds)
+    return FOREVER if loads is None else loads, 0 if seconds is None else now_ns - int(seconds * 1e9)
 
 
 def report_waits(metrics: Metrics, name: str, buckets: I64) -> None:
