@@ -130,7 +130,7 @@ def test_semistream_choice_is_the_same_twice(scene: Scene, tmp_path: Path) -> No
 
 
 def test_joins_without_room_are_no_candidates(tmp_path: Path) -> None:
-    scene = Scene(20_000, 192 << 10, 1.0, "ssd")
+    scene = Scene(20_000, 128 << 10, 1.0, "ssd")
     with typical_costs(tmp_path):
         found = semistream.decided(scene, scene.setting())
     assert "hybridjoin" in found
