@@ -407,7 +407,7 @@ class Loads:
     def _waiting_for(self, segments: I64, n: int) -> tuple[I64, I64]:
         """Codes and names of the `n` rows that wait for these segments."""
         codes, refs = np.empty(n, np.int64), np.empty(n, np.int64)
-        chain_rows(self._parts.waiting.pool, segments, codes, refs)
+        chain_rows(self._parts.waiting.pool, segments.copy(), codes, refs)  # some are read-only: another kernel
         return codes, refs
 
     def _resolve_round(self, picked: I64, counts: I64, loaded: Loaded, found: Read) -> Iterator[pa.RecordBatch]:
