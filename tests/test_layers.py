@@ -21,6 +21,7 @@ FAMILIES = ("joins.asof", "joins.interval", "joins.semistream", "joins.online", 
 RANKS = {
     "errors": 0,
     "version": 0,
+    "functions": 0,
     "engine.cache": 0,
     "engine.kernels": 1,
     "engine": 2,

@@ -243,6 +243,14 @@ right_interval = ["starts_at", "ends_at"]
 on = "product_id"
 columns = ["shipment_id", "promotion_id"]
 
+[join.counted]
+type = "count_overlaps"
+left = "shipments"
+right = "promotions"
+left_interval = ["shipped_at", "received_at"]
+right_interval = ["starts_at", "ends_at"]
+on = "product_id"
+
 [join.prices]
 type = "xquery"
 query = 'for $p in collection("lists")/list/price return $p'
@@ -258,6 +266,11 @@ type = "format"
 format = "json"
 from = "prices"
 path = "prices"
+
+[sink.counts]
+type = "parquet"
+from = "counted"
+path = "counts"
 
 [sink.shown]
 type = "memory"
@@ -285,6 +298,8 @@ def test_a_batch_pipeline_replaces_its_answer(spark: SparkSession, tmp_path: Pat
         assert watch.state == "ended"
         assert dataset.dataset(tmp_path / "matches").count_rows() == watch.latest("matches")["rows_out"] > 0
     assert spark.table("shown").count() == watch.latest("matches")["rows_out"]
+    counts = dataset.dataset(tmp_path / "counts").to_table().column("n_overlaps").to_pylist()
+    assert (len(counts), sum(counts)) == (60, watch.latest("matches")["rows_out"])
     assert spark.read.json(str(tmp_path / "prices")).count() == 2
     spark.catalog.dropTempView("shown")
     with pytest.raises(DataError, match="mode is 'error'"):

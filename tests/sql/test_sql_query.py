@@ -69,7 +69,7 @@ def tables(spark: SparkSession) -> Iterator[None]:
 
 def planned(spark: SparkSession, query: str) -> tuple[DataFrame, str]:
     source = Source(query)
-    frame, report = plan_query(spark, source, interval_calls(source, lambda name: False))
+    frame, report = plan_query(spark, source, interval_calls(source, lambda name: False), {})
     return frame, report.text()
 
 

@@ -2,6 +2,7 @@
 
 Interval predicates and ASOF JOIN are recognised in the text. Everything else goes to Spark as it was written.
 
+* `tables`: table functions, which are planned first.
 * `text`: the query as tokens, without its `hints` for joins. `blocks`: its SELECT blocks and their FROM clauses.
 * `names`: columns of the inputs. `conditions`: conditions of joins, and interval joins recognised in them.
 * `plan`: plans each block. `query`: the state of a query while it is planned.
@@ -20,8 +21,9 @@ from sqlglot.errors import SqlglotError
 from dovetail.errors import DovetailError
 from dovetail.rewrite.conditions import interval_calls
 from dovetail.rewrite.plan import plan_query
-from dovetail.rewrite.query import NO_PREDICATE, Report
-from dovetail.rewrite.text import QUERY_WORDS, Source
+from dovetail.rewrite.query import NO_PREDICATE, Report, Views, run
+from dovetail.rewrite.tables import plan_tables
+from dovetail.rewrite.text import QUERY_WORDS, Source, escaped
 
 __all__ = ["sql"]
 
@@ -54,28 +56,36 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
     A hint says how the joins of its SELECT run: `SELECT /*+ interval_join(memory='64MB', algorithm='dip') */ ...`
     takes `memory`, `algorithm`, `route` and `partitions`, and `asof_join(...)` all of these but `route`.
 
+    Functions over finite DataFrames are table functions: `FROM interval_join(TABLE a, (SELECT ...), how => 'left')`
+    takes the inputs of `interval_join`, then its options by name, with constants for values.
+
     >>> spark.createDataFrame([(1, 0, 5), (2, 7, 9)], "id int, a int, b int").createOrReplaceTempView("spans")
     >>> query = "select l.id, r.id as other from spans l join spans r on interval_before(l.a, l.b, r.a, r.b)"
     >>> dovetail.sql(spark, query).collect()
     [Row(id=1, other=2)]
     """
     try:
-        source = _read(query)
-        if source is not None:
-            frame, report = plan_query(spark, source, interval_calls(source, spark.catalog.functionExists))
+        frame, report = _planned(spark, query, {})
     except DovetailError as error:
         error.argument = "query"  # it may name an option of a join, which a user of SQL has not given
         raise
-    if source is None:
-        if explain:
-            return UNREAD.text()
-        if query.lstrip("( \t\r\n").lower().startswith(("select", "with")):
-            _warn(UNREAD)
-        return spark.sql(query)
     if explain:
         return report.text()
-    _warn(report)
+    if report is not UNREAD or query.lstrip("( \t\r\n").lower().startswith(("select", "with")):
+        _warn(report)
     return frame
+
+
+def _planned(spark: SparkSession, query: str, views: Views) -> tuple[DataFrame, Report]:
+    """The result of a query over views that it names, and the report."""
+    source = _read(query)
+    if source is None:
+        return run(spark, escaped(query), views), UNREAD
+    source, tables = plan_tables(spark, source, lambda text, seen: _planned(spark, text, views | seen)[0])
+    calls = interval_calls(source, spark.catalog.functionExists)
+    frame, report = plan_query(spark, source, calls, views | {name: table.frame for name, table in tables.items()})
+    report.tables = [table.text for table in tables.values()]
+    return frame, report
 
 
 def _warn(report: Report) -> None:

@@ -11,7 +11,7 @@ from sqlglot import TokenType as T
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
-from dovetail.rewrite.text import DIALECT, QUERY_WORDS, Piece, Source, select_from
+from dovetail.rewrite.text import DIALECT, QUERY_WORDS, Patches, Piece, Source, select_from
 
 SET_OPERATORS = (T.UNION, T.EXCEPT, T.INTERSECT)
 CLAUSES = (
@@ -147,6 +147,15 @@ def _starts_clause(source: Source, number: int) -> bool:
     if kind is T.WINDOW:  # a clause that names windows, not the function window(time, '1 hour')
         return source.kind(number + 1) is not T.L_PAREN
     return kind in CLAUSES or (kind is T.LATERAL and source.kind(number + 1) is T.VIEW)
+
+
+def within(block: Block, text: str, patches: Patches) -> str:
+    """Rendered text with the WITH clauses that the block sees."""
+    for number, seen in enumerate(reversed(block.withs)):
+        text = select_from(f"({text})") if number else text
+        definitions = ", ".join(patches.render(piece.span) for piece in seen.definitions)
+        text = f"WITH {'RECURSIVE ' if seen.recursive else ''}{definitions} {text}"
+    return text
 
 
 JOIN_WORDS = (T.LEFT, T.RIGHT, T.FULL, T.INNER, T.OUTER, T.CROSS, T.NATURAL, T.SEMI, T.ANTI, T.ASOF)

@@ -21,7 +21,7 @@ from dovetail.rewrite.conditions import (
 )
 from dovetail.rewrite.interval import Pair, interval_joined
 from dovetail.rewrite.names import Input, Scope
-from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Report
+from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Report, Views, run
 from dovetail.rewrite.text import Patches, Piece, Source, conjuncts, escaped
 from dovetail.spark.frames import quoted
 
@@ -222,14 +222,16 @@ def _one_line(piece: Piece | None) -> str:
     return " ".join(piece.text.split()) if piece else ""
 
 
-def plan_query(spark: SparkSession, source: Source, calls: Sequence[IntervalCall]) -> tuple[DataFrame, Report]:
-    """The result of a query, and the report about its joins.
+def plan_query(
+    spark: SparkSession, source: Source, calls: Sequence[IntervalCall], views: Views
+) -> tuple[DataFrame, Report]:
+    """The result of a query over views that it names, and the report about its joins.
 
     Spark first analyses the query by itself, with interval functions as comparisons and as-of joins as plain joins. So
     Spark reports what is wrong with it, and the planned query must have the same columns.
     """
-    reference = spark.sql(_for_spark(source, calls))
-    query = Query(spark, source, calls)
+    reference = run(spark, _for_spark(source, calls), views)
+    query = Query(spark, source, calls, views)
     for block in find_blocks(source):
         BlockPlan(query, block).run()
     _all_planned(query)
@@ -260,7 +262,7 @@ def _for_spark(source: Source, calls: Sequence[IntervalCall]) -> str:
         patches.add(call.piece.span, escaped(call.comparisons()))
     for number in source.asof:  # the same columns, if not the same rows
         patches.add(source.piece(number, number + 1).span, "")
-    return patches.render().format() if calls or source.asof else source.text
+    return patches.render()
 
 
 def _all_planned(query: Query) -> None:

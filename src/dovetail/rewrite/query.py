@@ -9,7 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import UnsupportedError
-from dovetail.rewrite.blocks import Block, Relation, alias_and_qualifiers
+from dovetail.rewrite.blocks import Block, Relation, alias_and_qualifiers, within
 from dovetail.rewrite.conditions import IntervalCall
 from dovetail.rewrite.hints import Hint
 from dovetail.rewrite.names import Input, Names
@@ -19,6 +19,9 @@ from dovetail.spark.frames import quoted
 WORDS = {"left_semi": "left semi", "left_anti": "left anti"}
 
 NO_PREDICATE = "no interval predicate"
+
+Views = dict[str, DataFrame]
+"""Frames by the names that query text has for them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +74,7 @@ class Report:
     """The report of one query: joins that were recognised, and parts that Spark plans."""
 
     joins: list[Recognised | RecognisedAsof] = field(default_factory=list)
+    tables: list[str] = field(default_factory=list)  # calls of table functions
     hints: list[list[str]] = field(default_factory=list)  # those of each join
     spark: list[tuple[str, str]] = field(default_factory=list)
 
@@ -91,7 +95,10 @@ class Report:
         for join in self.joins:
             counts["as-of" if join.kind == "asof_join" else "interval"] += 1
         heads = [f"{count} {kind} join{'s' if count != 1 else ''}" for kind, count in counts.items() if count]
+        if self.tables:
+            heads.append(f"{len(self.tables)} table function{'s' if len(self.tables) > 1 else ''}")
         lines = [", ".join(heads) or "no interval join; the query goes to Spark as written"]
+        lines += [f"- {call}" for call in self.tables]
         for number, (join, hints) in enumerate(zip(self.joins, self.hints, strict=True), 1):
             first, *rest = [*join.lines(), *(f"hint: {hint}" for hint in hints)]
             lines += [f"{number}. {first}", *(f"   {line}" for line in rest)]
@@ -123,10 +130,17 @@ class Part:
         return ", ".join(each.alias for each in self.inputs)
 
 
+def run(spark: SparkSession, text: str, views: Views) -> DataFrame:
+    """The result of rendered text, which names views; as temporary views they exist only while Spark analyses it."""
+    for name in views:
+        text = text.replace(quoted(name), f"{{{name}}}")
+    return spark.sql(text, None, **views) if views else spark.sql(text.format())
+
+
 class Query:
     """The text and the frames of a query; every planned join becomes a frame that the text names."""
 
-    def __init__(self, spark: SparkSession, source: Source, calls: Sequence[IntervalCall]) -> None:
+    def __init__(self, spark: SparkSession, source: Source, calls: Sequence[IntervalCall], views: Views) -> None:
         self.spark, self.source, self.calls = spark, source, tuple(calls)
         self.patches = Patches(source.text)
         self.report = Report()
@@ -137,7 +151,7 @@ class Query:
         sensitive = str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
         self.fold: Callable[[str], str] = str if sensitive else str.lower
         self._words = {token.text.lower() for token in source.tokens}
-        self._views: dict[str, DataFrame] = {}
+        self._views = dict(views)
         self._unused = list(source.hints)
         self._inputs = 0
 
@@ -154,16 +168,8 @@ class Query:
             self.report.leave(hint.text, f"its SELECT has no {hint.join} that was recognised")
 
     def run(self, text: str) -> DataFrame:
-        """The result of rendered text; temporary views exist only while Spark analyses it."""
-        return self.spark.sql(text, None, **self._views) if self._views else self.spark.sql(text.format())
-
-    def within(self, block: Block, text: str) -> str:
-        """The text with the WITH clauses that the block sees."""
-        for number, seen in enumerate(reversed(block.withs)):
-            text = select_from(f"({text})") if number else text
-            definitions = ", ".join(self.patches.render(piece.span) for piece in seen.definitions)
-            text = f"WITH {'RECURSIVE ' if seen.recursive else ''}{definitions} {text}"
-        return text
+        """The result of rendered text over the frames so far."""
+        return run(self.spark, text, self._views)
 
     def load(self, relations: Sequence[Relation], block: Block) -> list[Part]:
         """The relations of FROM as parts; columns that the query does not name are left out, unless it has a star."""
@@ -177,7 +183,7 @@ class Query:
         if relation.lateral:
             return None
         try:
-            frame = self.run(self.within(block, select_from(self.patches.render(relation.piece.span))))
+            frame = self.run(within(block, select_from(self.patches.render(relation.piece.span)), self.patches))
             return frame if frame.columns else None
         except AnalysisException:  # a correlated subquery
             return None
@@ -209,7 +215,7 @@ class Query:
                 for each in inputs
                 for column, name in zip(each.columns, each.names, strict=True)
             ]
-            return self.run(self.within(block, select_from(text, escaped(", ".join(columns)))))
+            return self.run(within(block, select_from(text, escaped(", ".join(columns))), self.patches))
 
         return Part(text, inputs, frame, False, exposed, merged)
 
@@ -220,10 +226,10 @@ class Query:
         """
         inputs = tuple(sorted(inputs, key=lambda each: each.number))
         names = tuple(name for each in inputs for name in each.names)
-        field = f"dovetail_{len(self._views)}"
+        field = self.names.fresh("dovetail_rows")
         self._views[field] = frame.select(*map(quoted, names))
         view = quoted(self.names.fresh("dovetail_join"))
-        parts = [f"{{{field}}} AS {view}"]
+        parts = [f"{quoted(field)} AS {view}"]
         for each in inputs:
             pairs = zip(each.columns, each.names, strict=True)
             columns = ", ".join(f"{view}.{quoted(name)} AS {quoted(column)}" for column, name in pairs)

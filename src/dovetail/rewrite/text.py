@@ -31,6 +31,7 @@ class Source:
 
     def __init__(self, text: str) -> None:
         tokens = list(sqlglot.tokenize(text, read=DIALECT))
+        self.written = text
         self.text, self.hints = read_hints(text, tokens)
         self.tokens: list[Token] = list(sqlglot.tokenize(self.text, read=DIALECT)) if self.hints else tokens
 

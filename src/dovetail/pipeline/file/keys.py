@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import PlanError
+from dovetail.functions import FINITE, STREAMED, XQUERY
 from dovetail.request import parse_seconds
 
 
@@ -262,7 +262,7 @@ _ARGUMENTS: dict[str, Kind] = {
     **dict.fromkeys(("invalid", "keep", "condition", "query", "direction"), TEXT),
     **dict.fromkeys(("wait", "retain", "max_wait"), DURATION),
     **dict.fromkeys(("null_safe", "with_phase", "strict", "allow_exact"), FLAG),
-    "partitions": COUNT,
+    **dict.fromkeys(("partitions", "k"), COUNT),
     **dict.fromkeys(("left_interval", "right_interval", "relation"), TEXT_OR_NAMES),
     **dict.fromkeys(("on", "by"), KEYS),
     "memory": SIZE,
@@ -283,24 +283,13 @@ _ARGUMENTS: dict[str, Kind] = {
     "variables": TABLE,
 }
 _STEP = {"type": TEXT, "watermark": WATERMARK}
-JOIN_TYPES = ("enrich", "online_join", "online_multijoin", "interval_join", "asof_join", "xquery", "sql")
-
-
-_OPTIONS = {
-    "enrich": ("joins.semistream", "EnrichOptions"),
-    "online_join": ("joins.online", "OnlineJoinOptions"),
-    "online_multijoin": ("joins.online", "MultiJoinOptions"),
-    "interval_join": ("joins.interval", "JoinOptions"),
-    "asof_join": ("joins.asof", "AsofOptions"),
-    "xquery": ("xml", "XQueryOptions"),
-}
+_FUNCTIONS = STREAMED | FINITE | XQUERY
+JOIN_TYPES = (*_FUNCTIONS, "sql")
 
 
 def options_of(join: str) -> Callable[..., Any]:
     """The class of a join's options; importing it does not import Spark."""
-    family, name = _OPTIONS[join]
-    found: Callable[..., Any] = getattr(importlib.import_module(f"dovetail.{family}.request"), name)
-    return found
+    return _FUNCTIONS[join].options()
 
 
 @cache
@@ -308,14 +297,7 @@ def join_shape(join: str) -> Shape:
     """The keys of a join: the steps that it reads, and the options of its function."""
     if join == "sql":
         return Shape({**_STEP, "query": TEXT, "inputs": NAMES}, ("query",), ("inputs",))
-    steps = {
-        "enrich": {"stream": TEXT, "master": TEXT},
-        "online_join": {"left": TEXT, "right": TEXT},
-        "interval_join": {"left": TEXT, "right": TEXT},
-        "asof_join": {"left": TEXT, "right": TEXT},
-        "online_multijoin": {"inputs": NAMES_OR_TABLE},
-        "xquery": {},
-    }[join]
+    steps = dict.fromkeys(_FUNCTIONS[join].inputs, NAMES_OR_TABLE if join == "online_multijoin" else TEXT)
     options = inspect.signature(options_of(join)).parameters.values()
     arguments = {option.name: _ARGUMENTS[option.name] for option in options}
     if join == "online_multijoin":

@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
+from dovetail.functions import FINITE, STREAMED
 from dovetail.joins.asof.api import plan_asof_join
-from dovetail.joins.interval.api import plan_interval_join
 from dovetail.joins.interval.plan.sides import as_column, output_columns, prepare
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.api import plan_online_join, plan_online_multijoin
@@ -63,24 +63,24 @@ class Given:
 
 
 @dataclass(frozen=True, slots=True)
-class SqlPlan:
-    """A SQL step: Spark plans and runs it."""
+class FramePlan:
+    """A step that has only its frame, such as one of SQL, which Spark plans and runs."""
 
     answer: DataFrame
-    reads: tuple[str, ...]
+    said: str
 
     def frame(self) -> DataFrame:
         """The result, as a lazy DataFrame."""
         return self.answer
 
     def explain(self) -> str:
-        """The inputs and the columns of the result; Spark's own plan is not repeated here."""
+        """The step and the columns of its result; Spark's own plan is not repeated here."""
         columns = ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in self.answer.schema.fields)
         kind = "a stream" if self.answer.isStreaming else "a batch"
-        return f"SQL by Spark: reads {', '.join(self.reads) or 'no step'}, gives {kind} of ({columns})"
+        return f"{self.said}, gives {kind} of ({columns})"
 
     def metrics(self) -> Metrics:
-        """Empty: Spark counts rows of SQL steps itself."""
+        """Empty: Spark itself counts the rows of such steps."""
         return Metrics()
 
 
@@ -97,23 +97,27 @@ def plan_join(given: Given, step: Step) -> Plan:
         return plan_enrich(given.frames[step.values["stream"]], given.stores[step.values["master"]], **arguments)
     if step.type == "online_multijoin":
         return plan_online_multijoin(_named_inputs(given, step), **arguments)
-    sides = given.frames[step.values["left"]], given.frames[step.values["right"]]
-    if step.type == "interval_join":
-        return plan_interval_join(*sides, **arguments)
-    if step.type == "asof_join":
-        return plan_asof_join(*sides, **arguments)
-    return plan_online_join(*sides, **arguments)
+    if step.type == "online_join":
+        return plan_online_join(*_inputs(given, step), **arguments)
+    function, inputs = FINITE[step.type], _inputs(given, step)
+    plan = function.plan()
+    if plan is None:
+        return FramePlan(function.call()(*inputs, **arguments), f"{step.type} of {', '.join(step.sources)}")
+    planned: Plan = plan(*inputs, **arguments)
+    return planned
 
 
 def checked_join(given: Given, step: Step) -> DataFrame:
     """A frame with the columns of the join's result, over empty inputs; PlanError for what a run would refuse."""
     if step.type == "enrich":
         return _checked_enrich(given, step)
+    if step.type in FINITE:
+        _check_finite(given, step)
     if step.type == "interval_join":
         return _checked_interval(given, step)
     if step.type == "asof_join":  # window functions need no sample and give the same columns
-        sides = given.frames[step.values["left"]], given.frames[step.values["right"]]
-        return plan_asof_join(*sides, **(arguments_of(given.pipeline, step) | {"algorithm": "window"})).frame()
+        arguments = arguments_of(given.pipeline, step) | {"algorithm": "window"}
+        return plan_asof_join(*_inputs(given, step), **arguments).frame()
     return plan_join(given, step).frame()
 
 
@@ -135,15 +139,8 @@ def _checked_enrich(given: Given, step: Step) -> DataFrame:
 
 
 def _checked_interval(given: Given, step: Step) -> DataFrame:
-    left, right = given.frames[step.values["left"]], given.frames[step.values["right"]]
-    for name, frame in (("left", left), ("right", right)):
-        if frame.isStreaming:
-            raise PlanError(
-                f"{name}: {step.values[name]!r} is a stream, and an interval join needs finite inputs; read its source "
-                "with stream = false, or write a sql step, which Spark can run on streams",
-                argument=name,
-            )
     request = JoinOptions(**arguments_of(given.pipeline, step)).request()
+    left, right = _inputs(given, step)
     sides = prepare(left, right, request)
     wanted = output_columns(*sides, request)
     pair = sides[0].frame.crossJoin(sides[1].frame)
@@ -155,6 +152,21 @@ def _checked_interval(given: Given, step: Step) -> DataFrame:
                 f"condition={request.condition!r} does not fit: {spark_says(error)}", argument="condition"
             ) from error
     return (sides[0].frame if request.left_only else pair).select(*map(quoted, wanted))
+
+
+def _inputs(given: Given, step: Step) -> list[DataFrame]:
+    function = (STREAMED | FINITE)[step.type]
+    return [given.frames[step.values[name]] for name in function.inputs]
+
+
+def _check_finite(given: Given, step: Step) -> None:
+    for name, frame in zip(FINITE[step.type].inputs, _inputs(given, step), strict=True):
+        if frame.isStreaming:
+            raise PlanError(
+                f"{name}: {step.values[name]!r} is a stream, and {step.type} needs finite inputs; read its source "
+                "with stream = false, or write a sql step, which Spark can run on streams",
+                argument=name,
+            )
 
 
 def _named_inputs(given: Given, step: Step) -> dict[str, DataFrame]:
@@ -169,12 +181,13 @@ def _ends(given: Any) -> Any:
     return F.expr(given)
 
 
-def _sql(given: Given, step: Step) -> SqlPlan:
+def _sql(given: Given, step: Step) -> FramePlan:
     """The query over views named as its steps; the views are dropped once Spark has analysed the query."""
     for name in step.sources:
         given.frames[name].createOrReplaceTempView(name)
     try:
-        return SqlPlan(given.spark.sql(step.values["query"]), step.sources)
+        reads = ", ".join(step.sources) or "no step"
+        return FramePlan(given.spark.sql(step.values["query"]), f"SQL by Spark: reads {reads}")
     except (AnalysisException, ParseException) as error:
         raise PlanError(
             f"query: Spark cannot resolve it: {spark_says(error)}; correct it here", argument="query"

@@ -1,0 +1,61 @@
+"""Names the functions that pipelines and SQL can call: inputs, and where options and code are.
+
+Importing this module imports neither Spark nor a family.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """A public function over DataFrames: its family, the class of its options, and its inputs in their order."""
+
+    name: str
+    family: str
+    options_class: str
+    inputs: tuple[str, ...] = ("left", "right")
+
+    def options(self) -> Callable[..., Any]:
+        """The class of its options; importing it does not import Spark."""
+        found: Callable[..., Any] = getattr(
+            importlib.import_module(f"dovetail.{self.family}.request"), self.options_class
+        )
+        return found
+
+    def call(self) -> Callable[..., Any]:
+        """The function, which gives a DataFrame."""
+        found: Callable[..., Any] = getattr(self._api(), self.name)
+        return found
+
+    def plan(self) -> Callable[..., Any] | None:
+        """Its `plan_` twin; None if it has none."""
+        return getattr(self._api(), f"plan_{self.name}", None)
+
+    def _api(self) -> Any:
+        return importlib.import_module(f"dovetail.{self.family}.api")
+
+
+def _by_name(*functions: Function) -> dict[str, Function]:
+    return {function.name: function for function in functions}
+
+
+STREAMED = _by_name(
+    Function("enrich", "joins.semistream", "EnrichOptions", ("stream", "master")),
+    Function("online_join", "joins.online", "OnlineJoinOptions"),
+    Function("online_multijoin", "joins.online", "MultiJoinOptions", ("inputs",)),
+)
+"""Functions over streams."""
+FINITE = _by_name(
+    Function("interval_join", "joins.interval", "JoinOptions"),
+    Function("count_overlaps", "joins.interval", "CountOptions"),
+    Function("interval_topk", "joins.interval", "TopOptions"),
+    Function("asof_join", "joins.asof", "AsofOptions"),
+)
+"""Functions over finite DataFrames: each is a step of a pipeline, and a table function of SQL."""
+XQUERY = _by_name(Function("xquery", "xml", "XQueryOptions", ()))
+"""The query is an argument of its own, beside the session."""

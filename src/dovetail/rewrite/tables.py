@@ -1,0 +1,154 @@
+"""Plans table functions in FROM: `SELECT * FROM interval_merge(TABLE stays, on => 'room')`.
+
+A call is planned by the function of the same name, and a view with its rows takes its place in the text. Inputs come
+first: `TABLE name`, a name, or a query in parentheses, which see the WITH of the query around them. Options follow, by
+name; Spark computes their values as constants.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from sqlglot import TokenType as T
+
+from dovetail.errors import PlanError
+from dovetail.functions import FINITE, Function
+from dovetail.request import nearest
+from dovetail.rewrite.blocks import Block, find_blocks, within
+from dovetail.rewrite.names import Names
+from dovetail.rewrite.query import Views
+from dovetail.rewrite.text import BRACKETS, QUERY_WORDS, Patches, Piece, Source, escaped, select_from
+from dovetail.spark.frames import quoted
+
+_BEFORE = (T.FROM, T.JOIN, T.COMMA, T.L_PAREN)
+_ALIAS = (T.ALIAS, T.VAR, T.IDENTIFIER)
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The rows of a table function, and its call as it was written."""
+
+    frame: DataFrame
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A table function in the FROM of a block: its inputs, and its options as they were written."""
+
+    function: Function
+    piece: Piece
+    inputs: list[Piece]
+    options: dict[str, str]
+
+
+def plan_tables(
+    spark: SparkSession, source: Source, run: Callable[[str, Views], DataFrame]
+) -> tuple[Source, dict[str, Table]]:
+    """The query with views in place of its table functions, and these views.
+
+    A function of the user's with one of our names is theirs. `run` runs the query of an input over the views so far.
+    """
+    if not _may_call(source):
+        return source, {}
+    patches, tables = Patches(source.written), dict[str, Table]()
+    names = Names(token.text for token in source.tokens)
+    for block in find_blocks(source):
+        for call in _calls(block):
+            if spark.catalog.functionExists(call.function.name):
+                continue
+            queries = [within(block, select_from(patches.render(piece.span)), patches) for piece in call.inputs]
+            views = {name: table.frame for name, table in tables.items()}
+            frames = [run(query.format(), views) for query in queries]
+            view = names.fresh("dovetail_table")
+            rows = call.function.call()(*frames, **_values(spark, call))
+            tables[view] = Table(rows, " ".join(call.piece.text.split()))
+            alias = "" if source.kind(call.piece.stop) in _ALIAS else f" AS {call.function.name}"
+            patches.add(call.piece.span, escaped(quoted(view) + alias))
+    return Source(patches.render().format()) if tables else source, tables
+
+
+def _may_call(source: Source) -> bool:
+    """Whether a name of ours stands before a bracket, and all brackets are closed; otherwise Spark reports the text."""
+    named = (
+        token.text.lower() in FINITE and number + 1 in source.partner for number, token in enumerate(source.tokens)
+    )
+    return any(named) and all(source.kind(n) not in BRACKETS or n in source.partner for n in range(len(source.tokens)))
+
+
+def _calls(block: Block) -> Iterator[Call]:
+    """The table functions in the FROM of a block, not those of queries inside it."""
+    if block.relations is None:
+        return
+    source = block.source
+    for number in block.own():
+        inside = block.relations.start <= number < block.relations.stop
+        called = source.kind(number + 1) is T.L_PAREN and source.kind(number - 1) in _BEFORE
+        if inside and called and source.tokens[number].text.lower() in FINITE:
+            yield _call(source.piece(number, source.partner[number + 1] + 1))
+
+
+def _call(piece: Piece) -> Call:
+    """The call, or a `PlanError` that says how it is written."""
+    source, function = piece.source, FINITE[piece.source.tokens[piece.start].text.lower()]
+    body = source.piece(piece.start + 2, piece.stop - 1)
+    parts = body.split(body.find(T.COMMA)) if body.start < body.stop else []
+    named = [source.kind(part.start + 1) is T.FARROW for part in parts]
+    n_inputs = len(function.inputs)
+    if named != [False] * n_inputs + [True] * (len(parts) - n_inputs):
+        given = ", ".join(f"TABLE {each}" for each in function.inputs)
+        raise PlanError(
+            f"{piece.text}: {function.name} takes {n_inputs} input{'s' if n_inputs > 1 else ''} and then options by "
+            f"name, as in {function.name}({given}, memory => '64MB')."
+        )
+    options = dict(_option(function, part) for part in parts[n_inputs:])
+    return Call(function, piece, list(map(_relation, parts[:n_inputs])), options)
+
+
+def _relation(part: Piece) -> Piece:
+    """An input as it stands in FROM: without the word TABLE, and a name without parentheses."""
+    if part.first_kind() is T.TABLE and part.stop - part.start > 1:
+        part = part.source.piece(part.start + 1, part.stop)
+    inside = part.inside()
+    return part if inside is None or inside.first_kind() in QUERY_WORDS else inside
+
+
+def _option(function: Function, part: Piece) -> tuple[str, str]:
+    source, name = part.source, part.source.tokens[part.start].text.lower()
+    known = list(inspect.signature(function.options()).parameters)
+    if name not in known:
+        near = nearest(name, known)
+        hint = "" if near is None else f"; did you mean {near!r}?"
+        raise PlanError(f"{function.name} has no option {name!r}{hint} Options: {', '.join(known)}.")
+    return name, source.piece(part.start + 2, part.stop).text
+
+
+def _values(spark: SparkSession, call: Call) -> dict[str, Any]:
+    """The options: texts, numbers, true and false, dates and times, intervals, arrays, structs and maps."""
+    if not call.options:
+        return {}
+    try:
+        row = spark.sql(f"SELECT {', '.join(call.options.values())}").first()
+    except (AnalysisException, ParseException) as error:
+        raise PlanError(
+            f"{call.piece.text}: the value of an option is not a constant, such as 'k', 5, array('a', 'b') or "
+            f"interval '1' hour. Spark says: {str(error).partition(chr(10))[0]}"
+        ) from error
+    return {name: _plain(value) for name, value in zip(call.options, row or (), strict=True)}
+
+
+def _plain(value: Any) -> Any:
+    """The value with decimals as numbers and structs as tuples."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_plain(one) for one in value]
+    return tuple(map(_plain, value)) if isinstance(value, tuple) else value
