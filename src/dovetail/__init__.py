@@ -37,7 +37,9 @@ if TYPE_CHECKING:
     from dovetail.joins.semistream.request import dead_letter as dead_letter
     from dovetail.joins.semistream.request import park as park
     from dovetail.joins.semistream.request import ttl as ttl
+    from dovetail.rewrite import install as install
     from dovetail.rewrite import sql as sql
+    from dovetail.rewrite import uninstall as uninstall
     from dovetail.spark.session import configure as configure
     from dovetail.spark.session import session as session
     from dovetail.xml.api import plan_xquery as plan_xquery
@@ -66,6 +68,7 @@ _PUBLIC = {
     "count_overlaps": "dovetail.joins.interval.api",
     "dead_letter": "dovetail.joins.semistream.request",
     "enrich": "dovetail.joins.semistream.api",
+    "install": "dovetail.rewrite",
     "interval_count": "dovetail.joins.interval.api",
     "interval_join": "dovetail.joins.interval.api",
     "interval_topk": "dovetail.joins.interval.api",
@@ -81,6 +84,7 @@ _PUBLIC = {
     "session": "dovetail.spark.session",
     "sql": "dovetail.rewrite",
     "ttl": "dovetail.joins.semistream.request",
+    "uninstall": "dovetail.rewrite",
     "xquery": "dovetail.xml.api",
 }
 

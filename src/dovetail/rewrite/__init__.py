@@ -11,9 +11,11 @@ Interval predicates and ASOF JOIN are recognised in the text. Everything else go
 
 from __future__ import annotations
 
+import functools
 import warnings
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
@@ -25,7 +27,7 @@ from dovetail.rewrite.query import NO_PREDICATE, Report, Views, run
 from dovetail.rewrite.tables import plan_tables
 from dovetail.rewrite.text import QUERY_WORDS, Source, escaped
 
-__all__ = ["sql"]
+__all__ = ["install", "sql", "uninstall"]
 
 UNREAD = Report(spark=[("the whole text", "it is not one SELECT query in words that are known here")])
 NOT_A_QUERY = (TokenType.SEMICOLON, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
@@ -74,6 +76,45 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
     if report is not UNREAD or query.lstrip("( \t\r\n").lower().startswith(("select", "with")):
         _warn(report)
     return frame
+
+
+def install(spark: SparkSession) -> None:
+    """Let `spark.sql(query)` of this session plan interval and as-of joins as `dovetail.sql` does.
+
+    Queries with parameters, statements that are not queries, and joins that `dovetail.sql` leaves to Spark go to Spark
+    as before; so does a query whose interval join cannot be planned here, unless it uses functions that Spark does not
+    have. Other programs of the session (Thrift, DataFrame.join) are not changed. `dovetail.uninstall` takes it back.
+
+    >>> dovetail.install(spark)
+    >>> spark.range(3).selectExpr("id as start", "id + 2 as end").createOrReplaceTempView("stays")
+    >>> spark.sql("select start, n_overlaps from count_overlaps(stays, stays) where start = 0").collect()
+    [Row(start=0, n_overlaps=2)]
+    >>> dovetail.uninstall(spark)
+    """
+    theirs = type(spark).sql
+
+    @functools.wraps(theirs)
+    def ours(query: str, args: Any = None, **views: Any) -> DataFrame:
+        if args is not None or views:
+            return theirs(spark, query, args, **views)
+        try:
+            return _planned(spark, query, {})[0]
+        except DovetailError:
+            try:
+                return theirs(spark, query)
+            except AnalysisException:
+                pass  # it has functions or joins that only Dovetail knows: our error says what is wrong with them
+            raise
+
+    vars(spark)["sql"] = ours
+
+
+def uninstall(spark: SparkSession) -> None:
+    """Let `spark.sql` of this session be Spark's own again.
+
+    >>> dovetail.uninstall(spark)  # does nothing where `dovetail.install` was not called
+    """
+    vars(spark).pop("sql", None)
 
 
 def _planned(spark: SparkSession, query: str, views: Views) -> tuple[DataFrame, Report]:

@@ -134,7 +134,8 @@ def run(spark: SparkSession, text: str, views: Views) -> DataFrame:
     """The result of rendered text, which names views; as temporary views they exist only while Spark analyses it."""
     for name in views:
         text = text.replace(quoted(name), f"{{{name}}}")
-    return spark.sql(text, None, **views) if views else spark.sql(text.format())
+    sql = type(spark).sql  # Spark's own, where `dovetail.install` has put ours into its place
+    return sql(spark, text, None, **views) if views else sql(spark, text.format())
 
 
 class Query:

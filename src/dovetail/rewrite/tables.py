@@ -22,7 +22,7 @@ from dovetail.functions import FINITE, Function
 from dovetail.request import nearest
 from dovetail.rewrite.blocks import Block, find_blocks, within
 from dovetail.rewrite.names import Names
-from dovetail.rewrite.query import Views
+from dovetail.rewrite.query import Views, run
 from dovetail.rewrite.text import BRACKETS, QUERY_WORDS, Patches, Piece, Source, escaped, select_from
 from dovetail.spark.frames import quoted
 
@@ -134,7 +134,7 @@ def _values(spark: SparkSession, call: Call) -> dict[str, Any]:
     if not call.options:
         return {}
     try:
-        row = spark.sql(f"SELECT {', '.join(call.options.values())}").first()
+        row = run(spark, escaped(f"SELECT {', '.join(call.options.values())}"), {}).first()
     except (AnalysisException, ParseException) as error:
         raise PlanError(
             f"{call.piece.text}: the value of an option is not a constant, such as 'k', 5, array('a', 'b') or "

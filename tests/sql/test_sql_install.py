@@ -1,0 +1,76 @@
+"""`dovetail.install`: what `spark.sql` plans then, and that everything else is Spark's as before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+from tests import oracle
+
+import dovetail
+from dovetail.errors import PlanError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+RANGE = "select a.id, b.id as other from spans a join spans b on a.start < b.end and b.start < a.end"
+
+
+@pytest.fixture(autouse=True)
+def installed(spark: SparkSession) -> Iterator[None]:
+    data = [(n, n % 3, n, n + n % 5 - 1, "x" * (n % 2)) for n in range(40)]
+    spark.createDataFrame(data, "id int, k int, start int, end int, t string").createOrReplaceTempView("spans")
+    dovetail.install(spark)
+    yield
+    dovetail.uninstall(spark)
+
+
+def sparks_plan(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().optimizedPlan().toString())
+
+
+def test_spark_sql_plans_range_joins(spark: SparkSession) -> None:
+    assert sparks_plan(spark.sql(RANGE)) != sparks_plan(type(spark).sql(spark, RANGE))
+    dovetail.uninstall(spark)
+    assert sparks_plan(spark.sql(RANGE)).count("Join") == 1
+    dovetail.uninstall(spark)  # twice does no harm
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        RANGE,
+        RANGE.replace("join", "left join") + " and a.k = b.k where a.t <> ''",
+        "select k, count(*) n from spans group by k having n > 1 order by k limit 2",
+        "select * from spans a where exists (select 1 from spans b where b.start < a.end and a.start < b.end)",
+        "with recursive n(i) as (select 1 union all select i + 1 from n where i < 5) select * from n",
+        "from spans |> where k = 1 |> select id",
+        "values (1, 2), (3, 4)",
+        "show functions like 'abs'",
+        "select '{braces}' as t, `id` from spans tablesample (100 percent)",
+        "select * from spans a, lateral (select a.start + 1 as more)",
+        "select a.* from spans a cross join spans b where a.start between b.start and b.end",
+    ],
+)
+def test_answers_are_those_of_spark(spark: SparkSession, query: str) -> None:
+    ours, theirs = spark.sql(query), type(spark).sql(spark, query)
+    assert ours.schema == theirs.schema
+    assert oracle.bag(map(tuple, ours.collect())) == oracle.bag(map(tuple, theirs.collect()))
+
+
+def test_parameters_and_statements_go_to_spark(spark: SparkSession) -> None:
+    assert spark.sql("select :x as x", {"x": 5}).collect() == [(5,)]
+    assert spark.sql("select id from {frame}", frame=spark.range(1)).collect() == [(0,)]
+    spark.sql("create or replace temp view made as select 1 as one")
+    assert spark.sql("select * from made").collect() == [(1,)]
+    spark.sql("drop view made")
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
+        spark.sql("select * from made")
+    with pytest.raises(Exception, match="PARSE_SYNTAX_ERROR"):
+        spark.sql("selec 1")
+
+
+def test_our_functions_keep_our_errors(spark: SparkSession) -> None:
+    with pytest.raises(PlanError, match="did you mean 'on'"):
+        spark.sql("select * from count_overlaps(spans, spans, onn => 'k')")
