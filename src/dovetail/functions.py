@@ -29,15 +29,12 @@ class Function:
 
     def call(self) -> Callable[..., Any]:
         """The function, which gives a DataFrame."""
-        found: Callable[..., Any] = getattr(self._api(), self.name)
+        found: Callable[..., Any] = getattr(importlib.import_module("dovetail"), self.name)
         return found
 
     def plan(self) -> Callable[..., Any] | None:
         """Its `plan_` twin; None if it has none."""
-        return getattr(self._api(), f"plan_{self.name}", None)
-
-    def _api(self) -> Any:
-        return importlib.import_module(f"dovetail.{self.family}.api")
+        return getattr(importlib.import_module("dovetail"), f"plan_{self.name}", None)
 
 
 def _by_name(*functions: Function) -> dict[str, Function]:
