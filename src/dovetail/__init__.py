@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dovetail.joins.interval.api import interval_join as interval_join
     from dovetail.joins.interval.api import interval_topk as interval_topk
     from dovetail.joins.interval.api import plan_interval_join as plan_interval_join
+    from dovetail.joins.nearest.api import NearestPlan as NearestPlan
+    from dovetail.joins.nearest.api import interval_nearest as interval_nearest
+    from dovetail.joins.nearest.api import plan_interval_nearest as plan_interval_nearest
     from dovetail.joins.online.api import online_join as online_join
     from dovetail.joins.online.api import online_multijoin as online_multijoin
     from dovetail.joins.online.api import plan_online_join as plan_online_join
@@ -56,6 +59,7 @@ _PUBLIC = {
     "IntervalPlan": "dovetail.joins.interval.api",
     "MasterStore": "dovetail.joins.semistream.master.store",
     "Metrics": "dovetail.engine.metrics",
+    "NearestPlan": "dovetail.joins.nearest.api",
     "OnlinePlan": "dovetail.joins.online.plan.plan",
     "PlanError": "dovetail.errors",
     "UnsupportedError": "dovetail.errors",
@@ -68,6 +72,7 @@ _PUBLIC = {
     "enrich": "dovetail.joins.semistream.api",
     "interval_count": "dovetail.joins.interval.api",
     "interval_join": "dovetail.joins.interval.api",
+    "interval_nearest": "dovetail.joins.nearest.api",
     "interval_topk": "dovetail.joins.interval.api",
     "online_join": "dovetail.joins.online.api",
     "online_multijoin": "dovetail.joins.online.api",
@@ -75,6 +80,7 @@ _PUBLIC = {
     "plan_asof_join": "dovetail.joins.asof.api",
     "plan_enrich": "dovetail.joins.semistream.api",
     "plan_interval_join": "dovetail.joins.interval.api",
+    "plan_interval_nearest": "dovetail.joins.nearest.api",
     "plan_online_join": "dovetail.joins.online.api",
     "plan_online_multijoin": "dovetail.joins.online.api",
     "plan_xquery": "dovetail.xml.api",

@@ -15,7 +15,7 @@ from tests import oracle
 import dovetail
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.asof import api as plan_module
-from dovetail.joins.asof.plan.index import Cells, Sample, choose_cells
+from dovetail.spark.hosts.cells import Cells, Sample, choose_cells
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -125,3 +125,18 @@ def position(kind: T.DataType, bound: str) -> str:
     if isinstance(kind, T.DayTimeIntervalType):
         return f"cast(cast(cast({bound} as interval day to second) as decimal(30, 6)) as double)"
     return f"cast({bound} as double)"
+
+
+def units(kind: T.DataType, bound: str) -> str:
+    """SQL: a bound as a bigint in units of its code (days, microseconds, the last digit), or as a double for floats."""
+    if isinstance(kind, T.DateType):
+        return f"cast(unix_date({bound}) as bigint)"
+    if isinstance(kind, T.TimestampType):
+        return f"unix_micros({bound})"
+    if isinstance(kind, (T.TimestampNTZType, T.DayTimeIntervalType)):
+        since = f"{bound} - timestamp_ntz'1970-01-01 00:00:00'" if isinstance(kind, T.TimestampNTZType) else bound
+        seconds = f"cast(cast({since} as interval day to second) as decimal(24, 6))"
+        return f"cast({seconds} * cast(1000000 as decimal(7, 0)) as bigint)"
+    if isinstance(kind, T.DecimalType):
+        return f"cast({bound} * cast('1{'0' * kind.scale}' as decimal({kind.scale + 1}, 0)) as bigint)"
+    return f"cast({bound} as {'bigint' if isinstance(kind, T.IntegralType) else 'double'})"
