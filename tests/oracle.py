@@ -308,3 +308,39 @@ def interval_nearest(
         near.sort(key=lambda each: each[0])
         found.append((a, [each for each in near if len(near) <= k or each[0] <= near[k - 1][0]]))
     return found
+
+
+def within(bands: Sequence[tuple[str, str, Any, Any]], on: Keys = ()) -> Match:
+    """Rows match when low <= b - a <= high for every band (a, b, low, high), and their keys are the same."""
+
+    def inside(a: Any, b: Any, low: Any, high: Any) -> bool:
+        if a is None or b is None or a != a or b != b:
+            return False
+        return (low is None or a + low <= b) and (high is None or b <= a + high)
+
+    return lambda a, b: equal(on)(a, b) and all(inside(a[x], b[y], low, high) for x, y, low, high in bands)
+
+
+def share_enough(
+    min_overlap: Any = None, min_fraction: float | None = None, reciprocal: bool = False
+) -> Callable[[Row, Row], bool]:
+    """Rows whose intervals `start` to `end` share a least length, or a least part of the left one, or of both."""
+
+    def enough(a: Row, b: Row) -> bool:
+        shared = min(a["end"], b["end"]) - max(a["start"], b["start"])
+        parts = [a, b] if reciprocal else [a]
+        long = min_overlap is None or shared >= min_overlap
+        return long and all(shared >= (min_fraction or 0) * (row["end"] - row["start"]) for row in parts)
+
+    return enough
+
+
+def no_farther_than(gap: Any, on: Keys = (), closed: str = "left") -> Match:
+    """Rows whose intervals `start` to `end` overlap, touch, or are apart by at most the gap."""
+
+    def near(a: Row, b: Row) -> bool:
+        if any(is_empty(row["start"], row["end"], closed) for row in (a, b)) or not equal(on)(a, b):
+            return False
+        return a["start"] - b["end"] <= gap and b["start"] - a["end"] <= gap
+
+    return near

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from dovetail.joins.interval.api import interval_join as interval_join
     from dovetail.joins.interval.api import interval_topk as interval_topk
     from dovetail.joins.interval.api import plan_interval_join as plan_interval_join
+    from dovetail.joins.interval.plan.band import BandPlan as BandPlan
+    from dovetail.joins.interval.plan.band import band_join as band_join
+    from dovetail.joins.interval.plan.band import plan_band_join as plan_band_join
     from dovetail.joins.nearest.api import NearestPlan as NearestPlan
     from dovetail.joins.nearest.api import interval_nearest as interval_nearest
     from dovetail.joins.nearest.api import plan_interval_nearest as plan_interval_nearest
@@ -51,6 +54,7 @@ if TYPE_CHECKING:
 # needs no Spark. To publish a name: a line here and its twin in the TYPE_CHECKING block above.
 _PUBLIC = {
     "AsofPlan": "dovetail.joins.asof.api",
+    "BandPlan": "dovetail.joins.interval.plan.band",
     "BudgetExceeded": "dovetail.errors",
     "ConfigError": "dovetail.errors",
     "DataError": "dovetail.errors",
@@ -66,6 +70,7 @@ _PUBLIC = {
     "XQueryError": "dovetail.errors",
     "XQueryPlan": "dovetail.xml.plan",
     "asof_join": "dovetail.joins.asof.api",
+    "band_join": "dovetail.joins.interval.plan.band",
     "configure": "dovetail.spark.session",
     "count_overlaps": "dovetail.joins.interval.api",
     "dead_letter": "dovetail.joins.semistream.request",
@@ -78,6 +83,7 @@ _PUBLIC = {
     "online_multijoin": "dovetail.joins.online.api",
     "park": "dovetail.joins.semistream.request",
     "plan_asof_join": "dovetail.joins.asof.api",
+    "plan_band_join": "dovetail.joins.interval.plan.band",
     "plan_enrich": "dovetail.joins.semistream.api",
     "plan_interval_join": "dovetail.joins.interval.api",
     "plan_interval_nearest": "dovetail.joins.nearest.api",

@@ -102,8 +102,8 @@ def test_every_option_gives_what_the_definition_says(
 
 def test_a_hot_key_is_cut_and_the_answer_is_the_same(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     left, right = made(60, 3), made(80, 4)
-    frames = [spark.createDataFrame(rows, KIND.format("double", name)) for rows, name in ((left, "l"), (right, "r"))]
-    frames = [frame.repartition(3) for frame in frames]
+    frames = [spark.createDataFrame(rows, KIND.format("int", name)) for rows, name in ((left, "l"), (right, "r"))]
+    frames = [frame.withColumn("start", frame.start.cast("double")).repartition(3) for frame in frames]
     key = int(spark.sql("select xxhash64('a')").first()[0])  # type: ignore[index]  # one row
     cells = Cells((key, key, key, key), (-INF, -5.0, 0.0, 8.0))
     whole = dovetail.interval_nearest(*frames, on="k", k=3).collect()
@@ -115,7 +115,7 @@ def test_a_hot_key_is_cut_and_the_answer_is_the_same(spark: SparkSession, monkey
 
 
 def test_explain(spark: SparkSession) -> None:
-    rows = spark.createDataFrame([(1, 2)], "start int, end int")
+    rows = spark.sql("select 1 as start, 2 as end")
     plan = dovetail.plan_interval_nearest(rows, rows, k=2, ignore_overlaps=True, max_distance=5, ties="all", how="left")
     assert plan.explain().splitlines() == [
         "IntervalNearest: k=2, any, overlaps ignored, keys=none, max_distance=5, ties=all, how=left, "

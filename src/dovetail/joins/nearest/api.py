@@ -11,13 +11,13 @@ from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.interval.plan.sides import Side, prepare
+from dovetail.joins.interval.plan.sides import Side, asked_type, prepare
 from dovetail.joins.nearest.operator import DISTANCE
 from dovetail.joins.nearest.plan.search import Search
 from dovetail.joins.nearest.plan.ties import Nearest
 from dovetail.joins.nearest.request import NearestOptions, Request
 from dovetail.request import takes, wanted_columns
-from dovetail.spark.frames import find_column, quoted
+from dovetail.spark.frames import length, quoted
 from dovetail.spark.inputs import distance_units, spark_only
 from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK, translate_task_errors
@@ -45,7 +45,7 @@ class NearestPlan:
         wanted = wanted_columns(self.request.join.columns, (*left.payload, *right.payload, DISTANCE))
         mine = tuple(name for name in left.payload if name in wanted)
         theirs = tuple(name for name in right.payload if name in wanted)
-        distance = f"{_distance(self.asked, left.bound_type)} as {DISTANCE}"
+        distance = f"{length(self.asked, left.bound_type, DISTANCE)} as {DISTANCE}"
         answer = self.nearest.answer(mine, theirs)
         return answer.selectExpr(*(distance if name == DISTANCE else quoted(name) for name in wanted))
 
@@ -142,7 +142,7 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> NearestPla
     mine, theirs = prepare(left, right, request.join)
     wanted_columns(request.join.columns, (*mine.payload, *theirs.payload, DISTANCE))
     _check(mine, theirs)
-    asked = _asked(left, request.join.left_interval)
+    asked = asked_type(left, request.join.left_interval)
     farthest: int | float | None = None
     if request.max_distance is not None:
         farthest = min(_FARTHEST, distance_units("max_distance", request.max_distance, mine.bound_type, asked))
@@ -153,12 +153,6 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> NearestPla
     sink = MetricsSink(left.sparkSession)
     searches = tuple(Search.plan(request, mine, theirs, each, farthest, sink) for each in counted)
     return NearestPlan(request, Nearest(request, searches, mine, theirs), asked, sink)
-
-
-def _asked(frame: DataFrame, interval: tuple[str, ...]) -> T.DataType:
-    """The type of the start of an input."""
-    kind = frame.schema[find_column("left", frame, interval[0], "left_interval")].dataType
-    return kind.fields[0].dataType if isinstance(kind, T.StructType) else kind
 
 
 def _check(left: Side, right: Side) -> None:
@@ -186,15 +180,3 @@ def _checked(side: Side, invalid: str) -> Side:
         given = f"concat('{what}', string({side.start}), ' to ', string({side.end}), '{repair}')"
         return replace(side, frame=side.frame.where(f"if({side.inverted}, raise_error({given}), true)"))
     return side if invalid == "null" else replace(side, frame=side.frame.where(f"not {side.inverted}"))
-
-
-def _distance(asked: T.DataType, kind: T.DataType) -> str:
-    """SQL: a distance in units of the bounds in its public type."""
-    if isinstance(kind, T.DateType):
-        return f"cast({DISTANCE} as int)"
-    if isinstance(asked, T.TimeType) or isinstance(kind, (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType)):
-        return f"cast({DISTANCE} * interval '0.000001' second as interval day to second)"
-    if isinstance(kind, T.DecimalType):
-        digit = f"cast('1E-{kind.scale}' as decimal({max(1, kind.scale)}, {kind.scale}))"
-        return f"cast(cast({DISTANCE} as decimal(19, 0)) * {digit} as decimal({kind.precision + 1}, {kind.scale}))"
-    return DISTANCE

@@ -2,7 +2,7 @@
 
 A right row that starts before a left one ends overlaps it or lies before it: of these rows the nearest are those that
 end last, whether they overlap or not. Of the others, which lie after it, the nearest are those that start first.
-Reference: docs/algorithms/interval.md, 8.
+Reference: docs/algorithms/interval.md, 8.5.
 """
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ class NearestJoin:
     then those before, then those after; rows with equal bounds in the order of their columns. So equal inputs give
     equal answers. Rows that overlap are skipped only in a join that counts either the
     rows before or those after.
-    Reference: docs/algorithms/interval.md, 8.
+    Reference: docs/algorithms/interval.md, 8.5.
     """
 
     left: tuple[str, str]

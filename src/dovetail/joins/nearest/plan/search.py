@@ -3,7 +3,7 @@
 A left row goes to the cell of its end, a right row to the cell of its start, whatever the length of either. Of earlier
 cells of its key a left row needs only the k rows that end last, of later ones only the k that start first; these rows
 are copied to it. A search for rows before the left one alone runs in mirrored order.
-Reference: docs/algorithms/interval.md, 8.
+Reference: docs/algorithms/interval.md, 8.5.
 """
 
 from __future__ import annotations
