@@ -121,9 +121,9 @@ def test_explain(spark: SparkSession) -> None:
         "IntervalNearest: k=2, any, overlaps ignored, keys=none, max_distance=5, ties=all, how=left, "
         "memory=64 MiB per task",
         "search: before (small inputs, not sampled)",
-        "cells: 1, cut by position; 2 right rows of each go on to those after it and before it",
+        "cells: 1, cut by position; the nearest right rows of each (2) go on to those after it and before it",
         "search: after (small inputs, not sampled)",
-        "cells: 1, cut by position; 2 right rows of each go on to those after it and before it",
+        "cells: 1, cut by position; the nearest right rows of each (2) go on to those after it and before it",
         "ties: an interval join of left rows, widened by the distance of their last nearest row",
     ]
 

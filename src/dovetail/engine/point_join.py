@@ -32,13 +32,13 @@ from dovetail.engine.operator import OperatorBase, OperatorError, Specification
 from dovetail.engine.spool import Spool
 from dovetail.errors import BudgetExceeded
 
-RIGHT_SHARE, LEFT_SHARE, KEYS_SHARE, ANSWER_SHARE = 1 / 2, 3 / 16, 1 / 8, 1 / 8
-"""Of the budget: right rows being indexed, left rows that wait, distinct keys, answers; the rest is for blocks."""
+RIGHT_SHARE, LEFT_SHARE, KEYS_SHARE, ANSWER_SHARE, MATCH_SHARE = 1 / 2, 3 / 16, 1 / 8, 1 / 8, 1 / 64
+"""Of the budget: right rows being indexed, left rows that wait, distinct keys, answers, matches; the rest: blocks."""
 SAMPLE_ROWS = 4096  # right rows from which boundaries are chosen
 MOST_PIECES = 16
 BATCH_SHARE = 0.25  # share of a task's budget that is kept free for the current batch, at most
 PIECE_ROOM = 1.5  # pieces are not equal: there is room for this many times the rows
-MATCH_BYTES = 32  # of a match beside its columns: the numbers of its rows, and a distance
+MATCH_BYTES = 48  # of a match beside its columns: the numbers of its rows, a distance, and copies of them
 ROW_BYTES = 96
 """Of a right row while it is indexed, beside its columns: its codes, orders and what sorting needs."""
 _LONGEST = 2**31 - 1  # bytes of text that one Arrow column can hold
@@ -50,6 +50,11 @@ class Found(NamedTuple):
     left: I64 | None
     right: I64
     added: tuple[pa.Array, ...] = ()
+
+    def only(self, chosen: Bool) -> Found:
+        """The chosen matches."""
+        left = None if self.left is None else self.left[chosen]
+        return Found(left, self.right[chosen], tuple(column.filter(pa.array(chosen)) for column in self.added))
 
     def slice(self, first: int, last: int) -> Found:
         """The matches from `first` to before `last`."""
@@ -174,17 +179,20 @@ class PointJoinOperator(OperatorBase):
         return index
 
     def _answers(self, index: PointIndex, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        step = max(1, int(self._limit * ANSWER_SHARE / (MATCH_BYTES * self._matches)))
-        for first in range(0, rows.num_rows, step):
-            part = rows.slice(first, step)
-            found = index.find(part)
-            matched = found.right >= 0
-            self.metrics.add("matched", int(matched.sum()))
-            if self._how == "inner" and not matched.all():
-                part = part.filter(pa.array(matched)) if found.left is None else part
-                left = None if found.left is None else found.left[matched]
-                found = Found(left, found.right[matched], tuple(c.filter(pa.array(matched)) for c in found.added))
-            yield from self._paired(part.select(self._left_out), index.rows.select(self._right_out), found)
+        each = MATCH_BYTES * self._matches
+        step = max(1, int(self._limit * MATCH_SHARE / each))
+        right = index.rows.select(self._right_out)
+        with self.budget.reserve("matches") as held:
+            held.grow(min(step, rows.num_rows) * each)
+            for first in range(0, rows.num_rows, step):
+                part = rows.slice(first, step)
+                found = index.find(part)
+                matched = found.right >= 0
+                self.metrics.add("matched", int(matched.sum()))
+                if self._how == "inner" and not matched.all():
+                    part = part.filter(pa.array(matched)) if found.left is None else part
+                    found = found.only(matched)
+                yield from self._paired(part.select(self._left_out), right, found)
 
     def _paired(self, rows: pa.RecordBatch, right: pa.RecordBatch, found: Found) -> Iterator[pa.RecordBatch]:
         """Left rows beside their right rows, as many at a time as the output's share of the budget takes."""

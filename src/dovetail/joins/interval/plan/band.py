@@ -180,12 +180,13 @@ class _Ready:
 
 
 def _band_type(frame: DataFrame, left: T.DataType, right: T.DataType, what: str) -> T.DataType:
-    kind = common_type(frame, f"within: {what}", left, right, "within")
-    wide = isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
-    if not isinstance(kind, BOUND_TYPES) or wide:
+    """The type in which the columns are compared."""
+    known = all(isinstance(kind, BOUND_TYPES) for kind in (left, right))
+    kind = common_type(frame, f"within: {what}", left, right, "within") if known else T.StringType()
+    if not known or (isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS):
         raise PlanError(
-            f"within: {what} are compared as {kind.simpleString()}; use a number, decimal of up to {NARROW_DIGITS} "
-            "digits, date, timestamp, time or day-time interval, or cast them.",
+            f"within: {what} have types {left.simpleString()} and {right.simpleString()}; use numbers, decimals of up to "
+            f"{NARROW_DIGITS} digits, dates, timestamps, times or day-time intervals, or cast them.",
             argument="within",
         )
     return type_with_codes(frame, f"within: {what}", kind, "within")

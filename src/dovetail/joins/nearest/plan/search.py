@@ -152,7 +152,7 @@ class Search:
     def explain(self) -> list[str]:
         """The rows that are searched for and their placement, a line each."""
         counted = ("before", self.before), ("overlapping", self.overlapping), ("after", self.after)
-        carried = f"{self.k} right rows of each go on to those after it and before it"
+        carried = f"the nearest right rows of each ({self.k}) go on to those after it and before it"
         return [
             f"search: {', '.join(name for name, counts in counted if counts)} ({self.reason})",
             self.cells.explain("position", carried),
