@@ -262,3 +262,85 @@ def _frozen(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return tuple(_frozen(item) for item in value)
     return "NaN" if value != value else value
+
+
+def interval_nearest(
+    left: Sequence[Row],
+    right: Sequence[Row],
+    bounds: tuple[tuple[str, str], tuple[str, str]] = (("start", "end"), ("start", "end")),
+    by: Keys = (),
+    k: int = 1,
+    direction: str = "any",
+    ignore_overlaps: bool = False,
+    max_distance: Any = None,
+    closed: tuple[str, str] = ("left", "left"),
+) -> list[tuple[Row, list[tuple[Any, Row]]]]:
+    """Each left row with all right rows that count, as (distance, row), nearest first: `k` of them, and all ties.
+
+    Rows that overlap have distance 0 and count in every direction, unless they are ignored.
+    """
+
+    def usable(row: Row, names: tuple[str, str], side: str) -> bool:
+        start, end = (row[name] for name in names)
+        return start is not None and end is not None and (start < end or (side == "both" and start == end))
+
+    def distance(a: Row, b: Row) -> Any:
+        (s, e), (x, y) = (tuple(map(row.get, names)) for row, names in zip((a, b), bounds, strict=True))
+        at_end = closed[0] in ("right", "both") and closed[1] in ("left", "both")
+        at_start = closed[0] in ("left", "both") and closed[1] in ("right", "both")
+        before = y < s or (y == s and not at_start)
+        after = x > e or (x == e and not at_end)
+        if not before and not after:
+            return None if ignore_overlaps else s - s
+        if direction == ("downstream" if before else "upstream"):
+            return None
+        return s - y if before else x - e
+
+    found = []
+    for a in left:
+        near: list[tuple[Any, Row]] = []
+        for b in right if usable(a, bounds[0], closed[0]) else []:
+            if not usable(b, bounds[1], closed[1]) or not equal(by)(a, b):
+                continue
+            gap = distance(a, b)
+            if gap is not None and (max_distance is None or gap <= max_distance):
+                near.append((gap, b))
+        near.sort(key=lambda each: each[0])
+        found.append((a, [each for each in near if len(near) <= k or each[0] <= near[k - 1][0]]))
+    return found
+
+
+def within(bands: Sequence[tuple[str, str, Any, Any]], on: Keys = ()) -> Match:
+    """Rows match when low <= b - a <= high for every band (a, b, low, high), and their keys are the same."""
+
+    def inside(a: Any, b: Any, low: Any, high: Any) -> bool:
+        if a is None or b is None or a != a or b != b:
+            return False
+        return (low is None or a + low <= b) and (high is None or b <= a + high)
+
+    return lambda a, b: equal(on)(a, b) and all(inside(a[x], b[y], low, high) for x, y, low, high in bands)
+
+
+def share_enough(
+    min_overlap: Any = None, min_fraction: float | None = None, reciprocal: bool = False
+) -> Callable[[Row, Row], bool]:
+    """Rows whose intervals `start` to `end` share a least length, or a least part of the left one, or of both."""
+
+    def enough(a: Row, b: Row) -> bool:
+        shared = min(a["end"], b["end"]) - max(a["start"], b["start"])
+        parts = [a, b] if reciprocal else [a]
+        long = min_overlap is None or shared >= min_overlap
+        return long and all(shared >= (min_fraction or 0) * (row["end"] - row["start"]) for row in parts)
+
+    return enough
+
+
+def no_farther_than(gap: Any, on: Keys = (), closed: str = "left") -> Match:
+    """Rows whose intervals `start` to `end` overlap, touch, or are apart by at most the gap."""
+
+    def near(a: Row, b: Row) -> bool:
+        if any(is_empty(row["start"], row["end"], closed) for row in (a, b)) or not equal(on)(a, b):
+            return False
+        return a["start"] - b["end"] <= gap and b["start"] - a["end"] <= gap
+
+    return near

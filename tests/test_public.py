@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 NAMES = [name for name in dovetail.__all__ if name != "__version__"]
 TWINS = {
     "asof_join": "plan_asof_join",
+    "band_join": "plan_band_join",
     "interval_join": "plan_interval_join",
+    "interval_nearest": "plan_interval_nearest",
     "enrich": "plan_enrich",
     "online_join": "plan_online_join",
     "online_multijoin": "plan_online_multijoin",

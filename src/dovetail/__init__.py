@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from dovetail.joins.interval.api import interval_join as interval_join
     from dovetail.joins.interval.api import interval_topk as interval_topk
     from dovetail.joins.interval.api import plan_interval_join as plan_interval_join
+    from dovetail.joins.interval.plan.band import BandPlan as BandPlan
+    from dovetail.joins.interval.plan.band import band_join as band_join
+    from dovetail.joins.interval.plan.band import plan_band_join as plan_band_join
+    from dovetail.joins.nearest.api import NearestPlan as NearestPlan
+    from dovetail.joins.nearest.api import interval_nearest as interval_nearest
+    from dovetail.joins.nearest.api import plan_interval_nearest as plan_interval_nearest
     from dovetail.joins.online.api import online_join as online_join
     from dovetail.joins.online.api import online_multijoin as online_multijoin
     from dovetail.joins.online.api import plan_online_join as plan_online_join
@@ -50,6 +56,7 @@ if TYPE_CHECKING:
 # needs no Spark. To publish a name: a line here and its twin in the TYPE_CHECKING block above.
 _PUBLIC = {
     "AsofPlan": "dovetail.joins.asof.api",
+    "BandPlan": "dovetail.joins.interval.plan.band",
     "BudgetExceeded": "dovetail.errors",
     "ConfigError": "dovetail.errors",
     "DataError": "dovetail.errors",
@@ -58,12 +65,14 @@ _PUBLIC = {
     "IntervalPlan": "dovetail.joins.interval.api",
     "MasterStore": "dovetail.joins.semistream.master.store",
     "Metrics": "dovetail.engine.metrics",
+    "NearestPlan": "dovetail.joins.nearest.api",
     "OnlinePlan": "dovetail.joins.online.plan.plan",
     "PlanError": "dovetail.errors",
     "UnsupportedError": "dovetail.errors",
     "XQueryError": "dovetail.errors",
     "XQueryPlan": "dovetail.xml.plan",
     "asof_join": "dovetail.joins.asof.api",
+    "band_join": "dovetail.joins.interval.plan.band",
     "configure": "dovetail.spark.session",
     "count_overlaps": "dovetail.joins.interval.api",
     "dead_letter": "dovetail.joins.semistream.request",
@@ -71,13 +80,16 @@ _PUBLIC = {
     "install": "dovetail.rewrite",
     "interval_count": "dovetail.joins.interval.api",
     "interval_join": "dovetail.joins.interval.api",
+    "interval_nearest": "dovetail.joins.nearest.api",
     "interval_topk": "dovetail.joins.interval.api",
     "online_join": "dovetail.joins.online.api",
     "online_multijoin": "dovetail.joins.online.api",
     "park": "dovetail.joins.semistream.request",
     "plan_asof_join": "dovetail.joins.asof.api",
+    "plan_band_join": "dovetail.joins.interval.plan.band",
     "plan_enrich": "dovetail.joins.semistream.api",
     "plan_interval_join": "dovetail.joins.interval.api",
+    "plan_interval_nearest": "dovetail.joins.nearest.api",
     "plan_online_join": "dovetail.joins.online.api",
     "plan_online_multijoin": "dovetail.joins.online.api",
     "plan_xquery": "dovetail.xml.api",

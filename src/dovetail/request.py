@@ -19,10 +19,13 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import (
     Any,
@@ -216,6 +219,32 @@ def parse_ms(argument: str, given: str | float) -> int:
     (25, 7200000, 500)
     """
     return max(1, round(parse_seconds(argument, given) * 1000))
+
+
+Distance = int | float | Decimal | timedelta
+"""How far apart two values are: a number, or a length of time."""
+
+
+def parse_distance(argument: str, given: Any, signed: bool = False) -> Distance:
+    """A number, a timedelta, or a length of time as text; below zero only if `signed`.
+
+    >>> parse_distance("tolerance", 5), parse_distance("tolerance", "10 min")
+    (5, datetime.timedelta(seconds=600))
+    """
+    if isinstance(given, str):
+        text = given.strip().removeprefix("-") if signed else given
+        length = timedelta(seconds=parse_seconds(argument, text))
+        return -length if text != given.strip() and signed else length
+    known = isinstance(given, (int, float, Decimal, timedelta)) and not isinstance(given, bool)
+    if not known or (isinstance(given, (float, Decimal)) and not math.isfinite(given)):
+        raise PlanError(
+            f'{argument}={given!r} must be a number, a timedelta, or text such as "10 min".', argument=argument
+        )
+    if not signed and given < (timedelta(0) if isinstance(given, timedelta) else 0):
+        raise PlanError(
+            f"{argument}={given!r} is below zero; give the largest distance that counts.", argument=argument
+        )
+    return given  # type: ignore[no-any-return]  # one of the types above
 
 
 def parse_count(argument: str, given: Any, most: int | None = None) -> int:

@@ -14,8 +14,8 @@ from tests import oracle
 
 import dovetail
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.asof import api as plan_module
-from dovetail.joins.asof.plan.index import Cells, Sample, choose_cells
+from dovetail.spark.hosts import cells as cells_module
+from dovetail.spark.hosts.cells import Cells, Sample, choose_cells
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,7 +79,7 @@ def test_rows_equal_the_definition(
 def test_many_cells_and_a_hot_key_give_the_same_rows(
     spark: SparkSession, direction: str, keys: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plan_module, "SMALL_BYTES", -1)  # so that these few rows are sampled and cut
+    monkeypatch.setattr(cells_module, "SMALL_BYTES", -1)  # so that these few rows are sampled and cut
     left, right = rows_of(3, 701, max(1, keys), 5000), rows_of(4, 701, max(1, keys), 5000)
     if keys == 300:  # half of all rows have one key
         left, right = ([(("k7" if i % 2 else k), t, i) for k, t, i in rows] for rows in (left, right))

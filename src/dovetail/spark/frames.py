@@ -125,3 +125,33 @@ def position(kind: T.DataType, bound: str) -> str:
     if isinstance(kind, T.DayTimeIntervalType):
         return f"cast(cast(cast({bound} as interval day to second) as decimal(30, 6)) as double)"
     return f"cast({bound} as double)"
+
+
+def units(kind: T.DataType, bound: str) -> str:
+    """SQL: a bound as a bigint in units of its code (days, microseconds, the last digit), or as a double for floats."""
+    if isinstance(kind, T.DateType):
+        return f"cast(unix_date({bound}) as bigint)"
+    if isinstance(kind, T.TimestampType):
+        return f"unix_micros({bound})"
+    if isinstance(kind, (T.TimestampNTZType, T.DayTimeIntervalType)):
+        since = f"{bound} - timestamp_ntz'1970-01-01 00:00:00'" if isinstance(kind, T.TimestampNTZType) else bound
+        seconds = f"cast(cast({since} as interval day to second) as decimal(24, 6))"
+        return f"cast({seconds} * cast(1000000 as decimal(7, 0)) as bigint)"
+    if isinstance(kind, T.DecimalType):
+        return f"cast({bound} * cast('1{'0' * kind.scale}' as decimal({kind.scale + 1}, 0)) as bigint)"
+    return f"cast({bound} as {'bigint' if isinstance(kind, T.IntegralType) else 'double'})"
+
+
+def length(asked: T.DataType, kind: T.DataType, number: str) -> str:
+    """SQL: a number of such units as a length: days, a day-time interval, a decimal, or the number itself.
+
+    `asked` is the type of the column as it is: times of day are compared as decimals.
+    """
+    if isinstance(kind, T.DateType):
+        return f"cast({number} as int)"
+    if isinstance(asked, T.TimeType) or isinstance(kind, (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType)):
+        return f"cast({number} * interval '0.000001' second as interval day to second)"
+    if isinstance(kind, T.DecimalType):
+        digit = f"cast('1E-{kind.scale}' as decimal({max(1, kind.scale)}, {kind.scale}))"
+        return f"cast(cast({number} as decimal(19, 0)) * {digit} as decimal({kind.precision + 1}, {kind.scale}))"
+    return number

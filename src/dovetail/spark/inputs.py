@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from datetime import timedelta
+from decimal import ROUND_FLOOR, Decimal
 from typing import Any, NamedTuple
 
 from pyspark.errors import PySparkException, PySparkTypeError
@@ -16,7 +18,7 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.keys import KeyEncoder
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.request import Key, output_names
+from dovetail.request import Distance, Key, output_names
 from dovetail.spark.frames import RESERVED, arrow_type, find_column, is_connect, quoted, require_classic
 
 SHARED = f"{RESERVED}shared_"
@@ -39,6 +41,7 @@ BOUND_TYPES = (
 _WIDTHS = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
 _TEXT_BYTES = 32  # a value without a fixed width is taken at this
 _MOST_FILES = 1_000  # of an input whose plan is recognised again
+_TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
 UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes to be larger than this
 
 
@@ -302,3 +305,28 @@ def refuse_collated(field: T.StructField, what: str) -> None:
             f"cases are to be equal, on both sides.",
             argument=what,
         )
+
+
+def distance_units(argument: str, given: Distance, kind: T.DataType, asked: T.DataType) -> int | float:
+    """A distance of values of the type `kind`, in units of their codes: days, microseconds, the last digit; a float.
+
+    `asked` is the type of the column as it is. Parts of a unit are rounded down.
+    """
+    timely = isinstance(asked, _TIMES)
+    if isinstance(given, timedelta) and not timely:
+        raise PlanError(
+            f"{argument}={given!r} is a length of time, but the column has type {asked.simpleString()}; give a number.",
+            argument=argument,
+        )
+    if isinstance(kind, (T.FloatType, T.DoubleType)):
+        return float(given)  # type: ignore[arg-type]  # a timedelta was refused
+    if timely:
+        micros = given // timedelta(microseconds=1) if isinstance(given, timedelta) else _floor(given, 6)
+        return micros // 86_400_000_000 if isinstance(kind, T.DateType) else micros
+    return _floor(given, kind.scale if isinstance(kind, T.DecimalType) else 0)  # type: ignore[arg-type]  # likewise
+
+
+def _floor(number: int | float | Decimal, digits: int) -> int:
+    """A number in units of the digit after the decimal point, rounded down."""
+    exact = Decimal(str(number)) if isinstance(number, float) else Decimal(number)
+    return int(exact.scaleb(digits).to_integral_value(ROUND_FLOOR))

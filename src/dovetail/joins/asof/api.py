@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
@@ -11,20 +10,17 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.asof.operator import LEFT_SHARE, RIGHT_SHARE
-from dovetail.joins.asof.plan.index import Cells, IndexWay, choose_cells, draw, even_cells
-from dovetail.joins.asof.plan.sides import Side, index_obstacle, prepare, tolerance_units
+from dovetail.joins.asof.plan.index import IndexWay
+from dovetail.joins.asof.plan.sides import Side, index_obstacle, prepare
 from dovetail.joins.asof.plan.window import WindowWay
 from dovetail.joins.asof.request import AsofOptions, Request
-from dovetail.joins.asof.right_index import ROW_BYTES
 from dovetail.request import takes, wanted_columns
-from dovetail.spark.frames import RESERVED, parallelism, quoted, unquoted
-from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, row_bytes
+from dovetail.spark.frames import RESERVED, quoted, unquoted
+from dovetail.spark.hosts.cells import fitting_cells
+from dovetail.spark.inputs import distance_units
 from dovetail.spark.task import MetricsSink
 
-SMALL_BYTES = 4 << 20  # inputs that Spark estimates smaller are not sampled
-SAMPLED_BYTES = 64 << 20  # bytes of a larger input that are read for a sample
-CELL_ROOM = 1.5  # cells are not equal: there is room for this many times the rows
+_FARTHEST = 2**64 - 1  # no two codes are farther apart
 _AT = f"{RESERVED}matched"
 
 
@@ -148,7 +144,9 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> AsofPlan:
     """The plan of a request; inputs that are not small are sampled by one job."""
     mine, theirs = prepare(left, right, request)
     asked = left.schema[_column(left, request.on.left)].dataType
-    tolerance = tolerance_units(request.tolerance, mine.kind, asked)
+    tolerance = None
+    if request.tolerance is not None:
+        tolerance = min(_FARTHEST, distance_units("tolerance", request.tolerance, mine.kind, asked))
     sink = MetricsSink(left.sparkSession)
     obstacle = index_obstacle(mine, theirs)
     if obstacle is not None and request.algorithm == "index":
@@ -156,28 +154,9 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> AsofPlan:
     if obstacle is not None or request.algorithm == "window":
         reason = obstacle or "named by the user"
         return AsofPlan(request, mine, theirs, WindowWay(request, tolerance), reason, sink)
-    cells, reason = _cells(mine, theirs, request)
+    cells, reason = fitting_cells(mine, theirs, bool(request.keys), request.partitions, request.memory)
     return AsofPlan(request, mine, theirs, IndexWay(request, tolerance, cells, sink), reason, sink)
 
 
 def _column(frame: DataFrame, name: str) -> str:
     return next(column for column in frame.columns if column.lower() == name.lower())
-
-
-def _cells(left: Side, right: Side, request: Request) -> tuple[Cells, str]:
-    """Cells that fit the budget and use all cores, and why."""
-    keyed, cores = bool(request.keys), parallelism(left.frame.sparkSession)
-    sizes = known_bytes(left.frame), known_bytes(right.frame)
-    if max(sizes) <= SMALL_BYTES:
-        even = even_cells(request.partitions or cores) if keyed else Cells(keyed=False)
-        return even, "small inputs, not sampled"
-    samples = draw(left, right, min(1.0, SAMPLED_BYTES / max(1, *sizes)) if max(sizes) < UNKNOWN_BYTES else 1.0)
-    wanted = request.partitions or max(cores, _fitting(left, right, samples[0].rows, samples[1].rows, request.memory))
-    reason = f"{samples[0].rows:,} left and {samples[1].rows:,} right rows, by a sample"
-    return choose_cells(samples, wanted, keyed), reason
-
-
-def _fitting(left: Side, right: Side, left_rows: int, right_rows: int, memory: int) -> int:
-    """How many cells make both sides fit the budget of a task."""
-    needed = right_rows * (2 * row_bytes(right.frame) + ROW_BYTES) / (RIGHT_SHARE * memory)
-    return ceil(CELL_ROOM * max(needed, left_rows * row_bytes(left.frame) / (LEFT_SHARE * memory)))

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
-from decimal import Decimal
 from typing import Any, Literal, get_args
 
 from dovetail.errors import PlanError
 from dovetail.joins.asof.operator import Direction
 from dovetail.request import (
     DEFAULT_MEMORY,
+    Distance,
     Key,
     Keys,
     one_of,
     parse_columns,
+    parse_distance,
     parse_flag,
     parse_how,
     parse_keys,
     parse_partitions,
-    parse_seconds,
     parse_size,
     parse_suffixes,
 )
 
 Algorithm = Literal["auto", "index", "window"]
 Ties = Literal["any", "all"] | tuple[Literal["first", "last"], str | Sequence[str]]
-Tolerance = int | float | Decimal | timedelta
 MIN_MEMORY = 1 << 20
 
 
@@ -39,7 +36,7 @@ class Request:
     on: Key
     keys: tuple[Key, ...]
     direction: Direction
-    tolerance: Tolerance | None
+    tolerance: Distance | None
     allow_exact: bool
     tie: Literal["any", "all", "first", "last"]
     tie_order: tuple[str, ...]
@@ -58,7 +55,7 @@ class AsofOptions:
     on: str | tuple[str, str]
     by: Keys | None = None
     direction: Direction = "backward"
-    tolerance: Tolerance | str | None = None
+    tolerance: Distance | str | None = None
     allow_exact: bool = True
     ties: Ties = "any"
     how: Literal["inner", "left", "leftouter", "left_outer"] = "inner"
@@ -75,7 +72,7 @@ class AsofOptions:
             _on(self.on),
             parse_keys(self.by, argument="by"),
             one_of("direction", self.direction, get_args(Direction)),
-            _tolerance(self.tolerance),
+            None if self.tolerance is None else parse_distance("tolerance", self.tolerance),
             parse_flag("allow_exact", self.allow_exact),
             tie,
             order,
@@ -117,21 +114,3 @@ def _ties(given: Any) -> tuple[Any, tuple[str, ...]]:
         f"ties={given!r} must be 'any', 'all', ('first', columns) or ('last', columns), with one name or a list.",
         argument="ties",
     )
-
-
-def _tolerance(given: Any) -> Tolerance | None:
-    """The largest distance: a number, or a length of time."""
-    if given is None:
-        return None
-    if isinstance(given, str):
-        return timedelta(seconds=parse_seconds("tolerance", given))
-    known = isinstance(given, (int, float, Decimal, timedelta)) and not isinstance(given, bool)
-    if not known or (isinstance(given, (float, Decimal)) and not math.isfinite(given)):
-        raise PlanError(
-            f'tolerance={given!r} must be a number, a timedelta, or text such as "10 min".', argument="tolerance"
-        )
-    if given < (timedelta(0) if isinstance(given, timedelta) else 0):
-        raise PlanError(
-            f"tolerance={given!r} is below zero; give the largest distance that counts.", argument="tolerance"
-        )
-    return given  # type: ignore[no-any-return]  # one of the types above

@@ -7,21 +7,18 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, memory_of, offsets_of, take_columns, valid_rows
+from dovetail.engine.columns import take_columns, valid_rows
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool, int64s
-from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.keys import KeyEncoder, bound_codes, bound_numbers
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.point_join import Found
+from dovetail.engine.ties import tie_order
 from dovetail.joins.asof.kernels.search import entries_after, entries_before
 
 if TYPE_CHECKING:
     from dovetail.joins.asof.operator import AsofJoin
-
-ROW_BYTES = 96
-"""Of a right row while it is indexed, beside its columns: its codes, orders and what sorting needs."""
 
 
 class RightIndex:
@@ -66,8 +63,8 @@ class RightIndex:
         numbers = bound_numbers(times)
         return numbers.astype(np.float64) if numbers.dtype.kind == "f" else int64s(numbers).view(np.uint64)
 
-    def find(self, rows: pa.RecordBatch) -> I64:
-        """The number of the right row that belongs to each left row, -1 for none; left rows are usable."""
+    def find(self, rows: pa.RecordBatch) -> Found:
+        """The right row that belongs to each left row; left rows are usable."""
         spec = self.spec
         column = rows[spec.on[0]]
         times, known = bound_codes(column), None
@@ -80,7 +77,8 @@ class RightIndex:
         entries = self._chosen(before, after, column)
         if known is not None and not known.all():
             entries = np.where(known, entries, -1)
-        return int64s(np.where(entries >= 0, self.order[entries], -1)) if len(self.order) else entries
+        found = int64s(np.where(entries >= 0, self.order[entries], -1)) if len(self.order) else entries
+        return Found(None, found)
 
     def _chosen(self, before: I64 | None, after: I64 | None, times: pa.Array) -> I64:
         """One entry a row: of two the nearer, and of equally near ones the earlier; none beyond the tolerance."""
@@ -134,23 +132,6 @@ def usable_rows(rows: pa.RecordBatch, on: str, by: list[str]) -> Bool:
     return usable
 
 
-def key_hashes(rows: pa.RecordBatch, by: list[str]) -> I64:
-    """A hash of the keys of each row; 0 without keys."""
-    found: I64 | None = None
-    for name in by:
-        column = rows[name]
-        if column.type in NARROW_TEXT or column.type in WIDE_TEXT:
-            hashes = text_hashes(offsets_of(column), memory_of(column, 2)) if len(column) else np.empty(0, np.int64)
-        else:
-            encoder = KeyEncoder([column.type])
-            if encoder.stable:
-                hashes = encoder.encode([column])[0]
-            else:  # wide decimals
-                hashes = key_hashes(pa.RecordBatch.from_arrays([column.cast(pa.string())], ["x"]), ["x"])
-        found = hashes if found is None else folded(found, hashes)
-    return np.zeros(rows.num_rows, np.int64) if found is None else int64s(found)
-
-
 def _same_as_before(keys: I64 | None, times: I64) -> Bool:
     same = np.zeros(len(times), np.bool_)
     same[1:] = times[1:] == times[:-1]
@@ -171,37 +152,9 @@ def _winners(spec: AsofJoin, rows: pa.RecordBatch, order: I64, same: Bool) -> np
     tied[:-1] |= same[1:]
     at = np.flatnonzero(tied)
     groups = np.cumsum(~same)[at]
-    columns = [pa.array(groups), *_orders(spec, rows, order[at])]
-    table = pa.table(columns, names=[str(number) for number in range(len(columns))])
-    keys = [(name, "ascending") for name in table.column_names]
-    ranked = pc.sort_indices(table, sort_keys=keys).to_numpy()
+    ranked = tie_order(groups, rows, order[at], spec.tie_order)
     ends = groups[ranked]
     wins = np.append(True, ends[1:] != ends[:-1]) if spec.tie == "first" else np.append(ends[1:] != ends[:-1], True)
     chosen = ~tied
     chosen[at[ranked[wins]]] = True
     return np.flatnonzero(chosen)
-
-
-def _orders(spec: AsofJoin, rows: pa.RecordBatch, at: I64) -> list[pa.Array]:
-    """The columns that order tied rows: those of the tie order, then all columns that have an order."""
-    names = [*spec.tie_order, *(name for name in rows.schema.names if name not in spec.tie_order)]
-    columns: list[pa.Array] = []
-    for name in names:
-        column = _ordered(rows[name], at)
-        if column is not None:  # nulls come first
-            columns += [pa.array(valid_rows(column).view(np.int8)), column] if column.null_count else [column]
-    return columns
-
-
-def _ordered(column: pa.Array, at: I64) -> pa.Array | None:
-    """The rows of a column in a form that Arrow sorts as Spark does, NaN last; None if it has no order here."""
-    kind = column.type
-    taken = take_columns(pa.RecordBatch.from_arrays([column], ["x"]), at)["x"]
-    if pa.types.is_floating(kind):
-        return pa.array(bound_codes(taken), mask=~valid_rows(taken))
-    if pa.types.is_boolean(kind):
-        return taken.cast(pa.int8())
-    if pa.types.is_duration(kind):
-        return taken.view(pa.int64())
-    plain = pa.types.is_integer(kind) or pa.types.is_temporal(kind) or pa.types.is_decimal(kind)
-    return taken if plain or kind in NARROW_TEXT or kind in WIDE_TEXT else None

@@ -28,6 +28,7 @@ from dovetail.joins.interval.plan.choose import (
 )
 from dovetail.joins.interval.plan.ranges import RangesRoute, points_from_hint
 from dovetail.joins.interval.plan.sides import Side, as_column, output_columns, prepare, project
+from dovetail.joins.interval.plan.slack import with_slack
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
@@ -173,6 +174,14 @@ def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFr
         how: inner, left, right, full, left_semi or left_anti, or another name of Spark's for one of these.
         keep: How many matches a left row keeps: all, any (one), first or last (by right start, then end). With
             how="right" a right row keeps them (by left start, then end); how="full" keeps all.
+        min_overlap: The least length that two intervals share: a number, and for dates and times a timedelta, text such
+            as "10 min", or seconds.
+        max_gap: How far apart intervals may be that match; 0 for those that touch. Bounds count as closed then.
+        min_fraction: The least part of the left interval that the right one covers, above 0 and at most 1.
+        reciprocal: Whether min_fraction holds for the right interval, too.
+        overlap: Whether the result has the columns overlap_start, overlap_end and overlap_length (a bigint, a double
+            for floats, a decimal for decimals, days as an int for dates, a day-time interval for times); null where
+            intervals are apart.
         columns: The output columns wanted, in order.
         suffixes: Added to left's and right's names where both have the same one.
 
@@ -214,10 +223,11 @@ def interval_count(left: DataFrame, right: DataFrame, request: Request) -> int:
     >>> dovetail.interval_count(shifts, shifts, relation="before", closed="both")
     0
     """
-    if request.condition is not None:
+    if request.condition is not None or (request.slack is not None and request.slack.max_gap is None):
         return make_plan(left, right, request).frame().count()
     # Bounds that fit the budget are counted on the driver; otherwise left rows are counted by tasks and added up.
-    driver = choose_total(request, *_prepared(left, right, request))
+    one, other, widened = with_slack(*_prepared(left, right, request), request)
+    driver = choose_total(widened, one, other)
     if driver is not None:
         with suppress(BudgetExceeded):  # many rows were added since they were counted
             return driver.count()
@@ -251,7 +261,8 @@ def interval_topk(left: DataFrame, right: DataFrame, request: TopRequest) -> Dat
     [Row(name='bob', call=2)]
     """
     join = request.join
-    inputs = _inputs(join, *_prepared(left, right, join))
+    first, second, join = with_slack(*_prepared(left, right, join), join)
+    inputs = _inputs(join, first, second)
     sides = inputs.checked()
     driver, found = choose_top(inputs), None
     if driver is not None:
@@ -270,7 +281,8 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPl
         request = request.mirrored(output_columns(*sides, request))
         first, second = prepare(right, left, request)
         sides = replace(first, exchanged=True), replace(second, exchanged=True)
-    inputs = _inputs(request, *sides)
+    one, other, request = with_slack(*sides, request)
+    inputs = _inputs(request, one, other)
     return IntervalPlan(asked, inputs, choose_join(inputs))
 
 
@@ -281,7 +293,8 @@ def count_rows(
     if COUNT in left.columns:
         raise PlanError(f"left input already has a column {COUNT!r}; rename it first", argument="left")
     request = replace(request, how="left_anti")  # every left row is kept, and right rows are not
-    inputs = _inputs(request, *_prepared(left, right, request))
+    one, other, request = with_slack(*_prepared(left, right, request), request)
+    inputs = _inputs(request, one, other)
     wanted = inputs.left.payload if columns is None else columns
     return choose_counts(inputs).counts(*inputs.checked()).select(*map(quoted, wanted), COUNT)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dovetail.engine.layout import How
@@ -11,12 +12,14 @@ from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import Closed, Relation, RelationName
 from dovetail.request import (
     DEFAULT_MEMORY,
+    Distance,
     HowName,
     Key,
     Keys,
     one_of,
     parse_columns,
     parse_count,
+    parse_distance,
     parse_flag,
     parse_how,
     parse_keys,
@@ -34,6 +37,16 @@ Keep = Literal["all", "any", "first", "last"]
 Route = Literal["auto", "native", "in_memory", "streaming"]
 OPERATORS = ("sort_merge", "time_sweep", "forward_scan", "oip", "dip")
 MIN_MEMORY = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Slack:
+    """How far apart intervals may be that match, or how much they must share."""
+
+    max_gap: Distance | None
+    min_overlap: Distance | None
+    min_fraction: float | None
+    reciprocal: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +68,8 @@ class Request:
     keep: Keep = "all"
     columns: tuple[str, ...] | None = None
     suffixes: tuple[str, str] = ("", "_right")
+    slack: Slack | None = None
+    overlap: bool = False
 
     @property
     def keeps_left(self) -> bool:
@@ -110,6 +125,10 @@ class PairOptions:
     split_points: Sequence[Any] | None = None
     partitions: int | None = None
     route: Route = "auto"
+    min_overlap: Distance | str | None = None
+    max_gap: Distance | str | None = None
+    min_fraction: float | None = None
+    reciprocal: bool = False
 
     def pairs(self) -> Request:
         """The inner join of these pairs, or a `PlanError` that says what to change."""
@@ -125,10 +144,39 @@ class PairOptions:
             _split_points(self.split_points),
             parse_partitions(self.partitions),
             one_of("route", self.route, get_args(Route)),
+            slack=self._slack(),
         )
+        if request.slack is not None and request.relation.only != "overlapping":
+            raise PlanError(
+                f"relation={self.relation!r} compares bounds as they are; min_overlap, max_gap and min_fraction need "
+                "relation='overlapping'.",
+                argument="relation",
+            )
         _check_route(request.route, request.algorithm)
         _check_split_points(request.partitions, request.split_points)
         return request
+
+    def _slack(self) -> Slack | None:
+        fraction, reciprocal = self.min_fraction, parse_flag("reciprocal", self.reciprocal)
+        number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
+        if fraction is not None and (not number or not 0 < fraction <= 1):
+            raise PlanError(f"min_fraction={fraction!r} must be above 0 and at most 1.", argument="min_fraction")
+        if reciprocal and fraction is None:
+            raise PlanError(
+                "reciprocal=True says what min_fraction holds for; give min_fraction.", argument="reciprocal"
+            )
+        gap, least = (
+            None if given is None else parse_distance(name, given)
+            for name, given in (("max_gap", self.max_gap), ("min_overlap", self.min_overlap))
+        )
+        if gap is not None and (least is not None or fraction is not None):
+            raise PlanError(
+                "max_gap lets intervals apart match, min_overlap and min_fraction do not; give one of them.",
+                argument="max_gap",
+            )
+        if gap is None and least is None and fraction is None:
+            return None
+        return Slack(gap, least, None if fraction is None else float(fraction), reciprocal)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,6 +194,7 @@ class JoinOptions(PairOptions):
 
     how: HowName = "inner"
     keep: Keep = "all"
+    overlap: bool = False
     columns: Sequence[str] | None = None
     suffixes: tuple[str, str] = ("", "_right")
 
@@ -157,7 +206,10 @@ class JoinOptions(PairOptions):
             keep=one_of("keep", self.keep, get_args(Keep)),
             columns=parse_columns(self.columns),
             suffixes=parse_suffixes(self.suffixes),
+            overlap=parse_flag("overlap", self.overlap),
         )
+        if request.overlap and request.left_only:
+            raise PlanError(f"how={self.how!r} has no pairs whose overlap could be a column.", argument="overlap")
         if request.keep != "all" and request.how == "full":
             raise PlanError(
                 f"keep={self.keep!r} says how many matches a row of one side keeps; with how='full' use keep='all', or "
@@ -165,6 +217,71 @@ class JoinOptions(PairOptions):
                 argument="keep",
             )
         return request
+
+
+class Band(NamedTuple):
+    """A band: low <= right column - left column <= high; None for no limit."""
+
+    left: str
+    right: str
+    low: Distance | None
+    high: Distance | None
+
+
+class BandRequest(NamedTuple):
+    """The bands of a join, and the rest of it."""
+
+    bands: tuple[Band, ...]
+    join: JoinOptions
+
+
+BandGiven = tuple[str, str, Distance | str | None, Distance | str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BandOptions:
+    """The options of `band_join`."""
+
+    within: BandGiven | Sequence[BandGiven]
+    on: Keys | None = None
+    condition: Column | str | None = None
+    how: HowName = "inner"
+    algorithm: Algorithm = "auto"
+    memory: int | str = DEFAULT_MEMORY
+    partitions: int | None = None
+    route: Route = "auto"
+    columns: Sequence[str] | None = None
+    suffixes: tuple[str, str] = ("", "_right")
+
+    def request(self) -> BandRequest:
+        """The join, or a `PlanError` that says what to change."""
+        rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "within"}
+        join = JoinOptions(**rest, closed="both", invalid="null")
+        join.request()  # every other option is checked here
+        return BandRequest(_bands(self.within), join)
+
+
+def _bands(within: Any) -> tuple[Band, ...]:
+    listed = [within] if isinstance(within, tuple) and within and isinstance(within[0], str) else within
+    if not isinstance(listed, (list, tuple)) or not listed:
+        listed = [None]
+    return tuple(map(_band, listed))
+
+
+def _band(given: Any) -> Band:
+    if not isinstance(given, (tuple, list)) or len(given) != 4 or not all(isinstance(c, str) for c in given[:2]):
+        raise PlanError(
+            f"within: {given!r} must be (left column, right column, low, high), for low <= right - left <= high; or a "
+            "list of these.",
+            argument="within",
+        )
+    low, high = (None if limit is None else parse_distance("within", limit, signed=True) for limit in given[2:])
+    timely = {isinstance(limit, timedelta) for limit in (low, high) if limit is not None}
+    if not timely:
+        raise PlanError(f"within: {given!r} has no limit; give low, high or both.", argument="within")
+    if len(timely) == 1 and low is not None and high is not None and low > high:  # type: ignore[operator]  # of one kind
+        raise PlanError(f"within: {given!r} has low above high, so that nothing matches.", argument="within")
+    return Band(given[0], given[1], low, high)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -179,6 +296,11 @@ class TopOptions(PairOptions):
     def request(self) -> TopRequest:
         """The join and the number of pairs, or a `PlanError` that says what to change."""
         one_of("by", self.by, ("overlap",))
+        if self.max_gap is not None:
+            raise PlanError(
+                "max_gap lets intervals apart match, but pairs are ranked by their overlap; leave it out.",
+                argument="max_gap",
+            )
         join = replace(self.pairs(), columns=parse_columns(self.columns), suffixes=parse_suffixes(self.suffixes))
         return TopRequest(parse_count("k", self.k), join)
 

@@ -261,12 +261,14 @@ _ARGUMENTS: dict[str, Kind] = {
     ),
     **dict.fromkeys(("invalid", "keep", "condition", "query", "direction"), TEXT),
     **dict.fromkeys(("wait", "retain", "max_wait"), DURATION),
-    **dict.fromkeys(("null_safe", "with_phase", "strict", "allow_exact"), FLAG),
+    **dict.fromkeys(
+        ("null_safe", "with_phase", "strict", "allow_exact", "reciprocal", "overlap", "ignore_overlaps"), FLAG
+    ),
     **dict.fromkeys(("partitions", "k"), COUNT),
     **dict.fromkeys(("left_interval", "right_interval", "relation"), TEXT_OR_NAMES),
     **dict.fromkeys(("on", "by"), KEYS),
     "memory": SIZE,
-    **dict.fromkeys(("lookup", "tolerance"), TEXT_OR_NUMBER),
+    **dict.fromkeys(("lookup", "tolerance", "min_overlap", "max_gap", "min_fraction"), TEXT_OR_NUMBER),
     "ties": TIES,
     "tune": TUNE,
     "on_miss": MISSES,

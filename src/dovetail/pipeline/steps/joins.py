@@ -15,7 +15,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.functions import FINITE, STREAMED
 from dovetail.joins.asof.api import plan_asof_join
-from dovetail.joins.interval.plan.sides import as_column, output_columns, prepare
+from dovetail.joins.interval.plan.sides import as_column, prepare, project
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.api import plan_online_join, plan_online_multijoin
 from dovetail.joins.semistream.api import plan_enrich
@@ -29,7 +29,6 @@ from dovetail.pipeline.file.declared import Pipeline, Step
 from dovetail.pipeline.file.requests import arguments_of
 from dovetail.pipeline.steps.masters import is_missing
 from dovetail.pipeline.steps.sources import empty
-from dovetail.spark.frames import quoted
 from dovetail.xml.api import plan_xquery
 
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
@@ -142,7 +141,6 @@ def _checked_interval(given: Given, step: Step) -> DataFrame:
     request = JoinOptions(**arguments_of(given.pipeline, step)).request()
     left, right = _inputs(given, step)
     sides = prepare(left, right, request)
-    wanted = output_columns(*sides, request)
     pair = sides[0].frame.crossJoin(sides[1].frame)
     if request.condition is not None:
         try:
@@ -151,7 +149,7 @@ def _checked_interval(given: Given, step: Step) -> DataFrame:
             raise PlanError(
                 f"condition={request.condition!r} does not fit: {spark_says(error)}", argument="condition"
             ) from error
-    return (sides[0].frame if request.left_only else pair).select(*map(quoted, wanted))
+    return project(sides[0].frame if request.left_only else pair, *sides, request)
 
 
 def _inputs(given: Given, step: Step) -> list[DataFrame]:

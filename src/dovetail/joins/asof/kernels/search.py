@@ -22,13 +22,6 @@ def entries_after(run_keys: I64, run_starts: I64, times: I64, keys: I64, at: I64
     return _searched(run_keys, run_starts, times, keys, at, True, exact)
 
 
-def pieces_of(hashes: I64, times: I64, at_hash: I64, at_time: I64) -> I64:
-    """For each row how many of the ascending boundaries (at_hash, at_time) are at its (hash, time) or before it."""
-    out = np.empty(len(times), np.int64)
-    _place(int64s(hashes), int64s(times), int64s(at_hash), int64s(at_time), out)
-    return out
-
-
 def _searched(run_keys: I64, run_starts: I64, times: I64, keys: I64, at: I64, forward: bool, exact: bool) -> I64:
     out = np.empty(len(at), np.int64)
     _search(int64s(run_keys), int64s(run_starts), int64s(times), int64s(keys), int64s(at), forward, exact, out)
@@ -67,21 +60,7 @@ def _search(
         out[row] = found if first <= found < last else -1
 
 
-@kernel
-def _place(hashes: I64, times: I64, at_hash: I64, at_time: I64, out: I64) -> None:
-    for row in range(times.size):
-        low, high = 0, at_time.size
-        while low < high:
-            middle = (low + high) >> 1
-            if at_hash[middle] < hashes[row] or (at_hash[middle] == hashes[row] and at_time[middle] <= times[row]):
-                low = middle + 1
-            else:
-                high = middle
-        out[row] = low
-
-
 @register_warmup
 def _warm() -> None:
     some = np.arange(3)
     entries_before(some[:1], np.array([0, 3]), some, np.zeros(3, np.int64), some, True)
-    pieces_of(some, some, some, some)

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from decimal import ROUND_FLOOR, Decimal
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
-from dovetail.joins.asof.request import Request, Tolerance
+from dovetail.joins.asof.request import Request
 from dovetail.request import wanted_columns
 from dovetail.spark.frames import find_column, position, quoted, unquoted
 from dovetail.spark.inputs import (
@@ -28,8 +26,6 @@ from dovetail.spark.inputs import (
 )
 
 _FLOATS = (T.FloatType, T.DoubleType)
-_TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
-_FARTHEST = 2**64 - 1  # no two codes are farther apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,27 +112,3 @@ def index_obstacle(left: Side, right: Side) -> str | None:
     if isinstance(left.kind, T.DecimalType) and left.kind.precision > NARROW_DIGITS:
         return f"times of type {left.kind.simpleString()} have no 64-bit codes"
     return spark_only((side.frame, side.keys) for side in (left, right))
-
-
-def tolerance_units(tolerance: Tolerance | None, kind: T.DataType, asked: T.DataType) -> int | float | None:
-    """The tolerance in units of the codes of this type: days, microseconds, the last digit; a float for floats."""
-    if tolerance is None:
-        return None
-    timely = isinstance(asked, _TIMES)
-    if isinstance(tolerance, timedelta) and not timely:
-        raise PlanError(
-            f"tolerance={tolerance!r} is a length of time, but on has type {asked.simpleString()}; give a number.",
-            argument="tolerance",
-        )
-    if isinstance(kind, _FLOATS):
-        return float(tolerance)  # type: ignore[arg-type]  # a timedelta was refused
-    if timely:
-        micros = tolerance // timedelta(microseconds=1) if isinstance(tolerance, timedelta) else _floor(tolerance, 6)
-        return min(_FARTHEST, micros // 86_400_000_000 if isinstance(kind, T.DateType) else micros)
-    return min(_FARTHEST, _floor(tolerance, kind.scale if isinstance(kind, T.DecimalType) else 0))  # type: ignore[arg-type]  # likewise
-
-
-def _floor(number: int | float | Decimal, digits: int) -> int:
-    """A number in units of the digit after the decimal point, rounded down."""
-    exact = Decimal(str(number)) if isinstance(number, float) else Decimal(number)
-    return int(exact.scaleb(digits).to_integral_value(ROUND_FLOOR))

@@ -11,11 +11,12 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
+from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request
 from dovetail.request import wanted_columns
-from dovetail.spark.frames import RESERVED, find_column, position, quoted, unquoted
+from dovetail.spark.frames import RESERVED, find_column, length, position, quoted, units, unquoted
 from dovetail.spark.inputs import (
     BOUND_TYPES,
     SHARED,
@@ -27,6 +28,8 @@ from dovetail.spark.inputs import (
     type_with_codes,
 )
 from dovetail.spark.task_errors import MARK
+
+OVERLAP = ("overlap_start", "overlap_end", "overlap_length")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class Side:
     named: tuple[str, ...]  # the input's columns that bound and key a row
     exchanged: bool = False  # it is the other input of the request, whose sides were exchanged
     mark: str = ""  # part of the names of our own columns; unique to the plan
+    written: tuple[str, ...] = ()  # the SQL names of start and end before a gap widened them
+    written_type: T.DataType | None = None  # the type that they are compared in
 
     @property
     def shown(self) -> str:
@@ -133,7 +138,7 @@ class Side:
     def pruned(self, columns: Sequence[str]) -> Side:
         """The side with only the output columns and those joined on."""
         ours = (name for name in self.frame.columns if name.startswith(RESERVED))
-        needed = [*map(unquoted, (self.start, self.end, *self.keys)), *ours, *columns]
+        needed = [*map(unquoted, (self.start, self.end, *self.written, *self.keys)), *ours, *columns]
         return replace(self, frame=only_columns(self.frame, needed))
 
 
@@ -145,12 +150,12 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     kind = _bound_type(left, None, "interval bounds", intervals[0][0], intervals[1][0])
     kind = type_with_codes(left, "interval bounds", kind, "left_interval")
     keys = common_keys(left, right, request.keys, "on")
-    one, other = ([(bound, given, kind) for bound in bounds] for given, *bounds in intervals)
+    one, other = ([(bound, given, kind) for bound, given in bounds] for _, *bounds in intervals)
     suffixes = ("", request.suffixes[1]) if request.left_only else request.suffixes
     relation, mark, sides = request.relation, uuid4().hex[:8], []
     for number, named in enumerate(named_inputs((left, right), (one, other), keys, suffixes)):
         source = (left, right)[number]
-        asked = (*intervals[number][1:], *((key.left, key.right)[number] for key in keys))
+        asked = (*(bound for bound, _ in intervals[number][1:]), *((key.left, key.right)[number] for key in keys))
         side = Side(
             ("left", "right")[number],
             named.frame,
@@ -170,13 +175,16 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     return sides[0], sides[1]
 
 
-def _bounds(name: str, frame: DataFrame, interval: tuple[str, ...]) -> tuple[T.DataType, str, str]:
-    """The type of an input's bounds, and their SQL names."""
+_Bound = tuple[str, T.DataType]
+
+
+def _bounds(name: str, frame: DataFrame, interval: tuple[str, ...]) -> tuple[T.DataType, _Bound, _Bound]:
+    """The type of an input's bounds, and the SQL name and own type of each."""
     argument, what = f"{name}_interval", f"{name} interval"
     if len(interval) == 2:
         start, end = (find_column(name, frame, column, argument) for column in interval)
         kinds = [frame.schema[bound].dataType for bound in (start, end)]
-        return _bound_type(frame, argument, what, *kinds), quoted(start), quoted(end)
+        return _bound_type(frame, argument, what, *kinds), (quoted(start), kinds[0]), (quoted(end), kinds[1])
     column = find_column(name, frame, interval[0], argument)
     struct = frame.schema[column].dataType
     if not isinstance(struct, T.StructType) or len(struct.fields) != 2:
@@ -186,7 +194,8 @@ def _bounds(name: str, frame: DataFrame, interval: tuple[str, ...]) -> tuple[T.D
         )
     first, last = struct.fields
     kind = _bound_type(frame, argument, what, first.dataType, last.dataType)
-    return kind, f"{quoted(column)}.{quoted(first.name)}", f"{quoted(column)}.{quoted(last.name)}"
+    start, end = (f"{quoted(column)}.{quoted(field.name)}" for field in struct.fields)
+    return kind, (start, first.dataType), (end, last.dataType)
 
 
 def _bound_type(frame: DataFrame, argument: str | None, what: str, left: T.DataType, right: T.DataType) -> T.DataType:
@@ -203,6 +212,11 @@ def _bound_type(frame: DataFrame, argument: str | None, what: str, left: T.DataT
 def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]:
     """The columns of the answer, in order; a `PlanError` for a name that it does not have."""
     every = left.payload if request.left_only else (*left.payload, *right.payload)
+    if request.overlap:
+        twice = [name for name in every if name.lower() in OVERLAP]
+        if twice:
+            raise PlanError(f"overlap=True adds {', '.join(OVERLAP)}; rename {twice} first.", argument="overlap")
+        every = (*every, *OVERLAP)
     return wanted_columns(request.columns, every)
 
 
@@ -210,7 +224,11 @@ def project(frame: DataFrame, left: Side, right: Side, request: Request) -> Data
     """The frame with just the columns of the answer; a shared key takes the value of the side that has one."""
     shared = {name.removeprefix(SHARED).lower(): name for name in right.frame.columns if name.startswith(SHARED)}
 
+    overlap = overlap_columns(left, right, request) if request.overlap else {}
+
     def column(name: str) -> str:
+        if name in overlap:
+            return f"{overlap[name]} as {name}"
         if name.lower() in shared and request.how in ("right", "full"):
             values = [quoted(name), quoted(shared[name.lower()])]
             first, second = values if request.how == "full" else values[::-1]  # equal keys may have different values
@@ -218,6 +236,25 @@ def project(frame: DataFrame, left: Side, right: Side, request: Request) -> Data
         return quoted(name)
 
     return frame.selectExpr(*map(column, output_columns(left, right, request)))
+
+
+def asked_type(frame: DataFrame, interval: tuple[str, ...]) -> T.DataType:
+    """The type of the start of an input, as it is."""
+    kind = frame.schema[find_column("left", frame, interval[0], "left_interval")].dataType
+    return kind.fields[0].dataType if isinstance(kind, T.StructType) else kind
+
+
+def overlap_columns(left: Side, right: Side, request: Request) -> dict[str, str]:
+    """SQL: where the intervals of a pair overlap, and how long; null where they are apart."""
+    (ls, le), (rs, re) = ((side.written or (side.start, side.end)) for side in (left, right))
+    kind = left.written_type or left.bound_type
+    start, end = f"greatest({ls}, {rs})", f"least({le}, {re})"
+    apart = f"{ls} is null or {rs} is null or {start} > {end}"
+    measured = f"try_subtract({units(kind, end)}, {units(kind, start)})"
+    asked = asked_type(left.source, request.left_interval)
+    wide = isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
+    lengths = f"{end} - {start}" if wide else length(asked, kind, measured)
+    return dict(zip(OVERLAP, (f"if({apart}, null, {x})" for x in (start, end, lengths)), strict=True))
 
 
 def raise_inverted(side: Side, count: int) -> None:

@@ -1,0 +1,105 @@
+"""Slack in what counts as an overlap: gaps that are bridged, and overlaps that are too short.
+
+A gap widens the left intervals before they are compared. A least overlap is a further condition of a match, so that it
+holds for every `how` and for counts.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
+
+from dovetail.engine.keys import NARROW_DIGITS
+from dovetail.errors import PlanError
+from dovetail.joins.interval.plan.sides import Side, as_column, asked_type
+from dovetail.joins.interval.relation import Relation
+from dovetail.joins.interval.request import Request, Slack
+from dovetail.request import Distance
+from dovetail.spark.frames import quoted, units
+from dovetail.spark.inputs import distance_units
+
+_LEAST, _MOST = "cast('-9223372036854775808' as bigint)", "9223372036854775807L"
+
+
+def with_slack(left: Side, right: Side, request: Request) -> tuple[Side, Side, Request]:
+    """The sides and the request of a join whose slack is part of the bounds or of the condition."""
+    slack, kind = request.slack, left.bound_type
+    if slack is None:
+        return left, right, request
+    if isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS:
+        raise PlanError(
+            f"bounds of type {kind.simpleString()} take no slack; cast them to at most {NARROW_DIGITS} digits.",
+            argument="left_interval",
+        )
+    if slack.max_gap is not None:
+        gap = _units(left, request, "max_gap", slack.max_gap)
+        both = Relation(request.relation.names, request.relation.strict, "both", "both")
+        return _widened(left, gap), _widened(right, 0), replace(request, relation=both, slack=None)
+    sides = [replace(side, frame=side.frame.selectExpr("*", *_measured(side))) for side in (left, right)]
+    enough = F.expr(_enough(left, right, request, slack))
+    condition = enough if request.condition is None else as_column(request.condition) & enough
+    return sides[0], sides[1], replace(request, condition=condition, slack=None)
+
+
+def _units(left: Side, request: Request, argument: str, given: Distance) -> int | float:
+    asked = asked_type(left.source, request.left_interval)
+    return min(2**63 - 1, distance_units(argument, given, left.bound_type, asked))
+
+
+def _measured(side: Side) -> list[str]:
+    bounds = ("start", side.start), ("end", side.end)
+    return [f"{units(side.bound_type, bound)} as {side.own(name)}" for name, bound in bounds]
+
+
+def _widened(side: Side, gap: int | float) -> Side:
+    """The side with bounds in units, farther apart by the gap at both ends; null where the interval is empty.
+
+    Inverted intervals stay inverted, so that they are still found.
+    """
+    start, end = (units(side.bound_type, bound) for bound in (side.start, side.end))
+    if isinstance(side.bound_type, (T.FloatType, T.DoubleType)):
+        kind: T.DataType = T.DoubleType()
+        low, high = f"{start} - {gap!r}D", f"{end} + {gap!r}D"
+    else:
+        kind = T.LongType()
+        low, high = f"coalesce(try_subtract({start}, {gap}L), {_LEAST})", f"coalesce(try_add({end}, {gap}L), {_MOST})"
+    empty = "" if side.closed == "both" else f"when {side.start} = {side.end} then null"
+    ends = ((start, low, "low"), (end, high, "high"))
+    columns = [
+        f"case when {side.inverted} then {own} {empty} else {wide} end as {side.own(name)}" for own, wide, name in ends
+    ]
+    return replace(
+        side,
+        frame=side.frame.selectExpr("*", *columns),
+        start=quoted(side.own("low")),
+        end=quoted(side.own("high")),
+        bound_type=kind,
+        closed="both",
+        named=(*side.named, f"gap {gap} of {side.closed}"),
+        written=(side.start, side.end),
+        written_type=side.bound_type,
+    )
+
+
+def _enough(left: Side, right: Side, request: Request, slack: Slack) -> str:
+    """SQL: the two share enough: a least length, a least part of the left one, or of both."""
+    (ls, le), (rs, re) = ((side.own("start"), side.own("end")) for side in (left, right))
+    gap = (
+        "{} - {}"
+        if isinstance(left.bound_type, (T.FloatType, T.DoubleType))
+        else f"coalesce(try_subtract({{}}, {{}}), {_MOST})"
+    )
+    shared = gap.format(f"least({le}, {re})", f"greatest({ls}, {rs})")
+    parts = []
+    if slack.min_overlap is not None:
+        least = _units(left, request, "min_overlap", slack.min_overlap)
+        parts.append(f"{shared} >= {least!r}{'D' if isinstance(least, float) else 'L'}")
+    if slack.min_fraction is not None:
+        asked = [(le, ls), (re, rs)] if slack.reciprocal else [(re, rs) if left.exchanged else (le, ls)]
+        for end, start in asked:
+            parts.append(
+                f"cast({shared} as double) >= {slack.min_fraction!r}D * cast({gap.format(end, start)} as double)"
+            )
+    return " and ".join(parts)

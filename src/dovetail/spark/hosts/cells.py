@@ -1,0 +1,225 @@
+"""Cells: the tasks of a join of left rows with right rows near a point.
+
+A cell is one task: a range in the order of (key hash, position). Cells are cut between keys, and inside a key only if
+it has more rows than half a cell: so a join without keys, or with a hot key, still uses all cores. Right rows that left
+rows of other cells may match are copied by the family.
+Reference: docs/algorithms/asof.md, 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import ceil, inf
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+from pyspark.sql import DataFrame
+
+from dovetail.engine.exchanged import CELL
+from dovetail.engine.point_join import LEFT_SHARE, RIGHT_SHARE, ROW_BYTES
+from dovetail.spark.frames import RESERVED, parallelism, quoted
+from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, row_bytes
+
+MOST_CELLS = 1000
+SAMPLE_ROWS = 4096  # of each side
+SMALL_BYTES = 4 << 20  # inputs that Spark estimates smaller are not sampled
+SAMPLED_BYTES = 64 << 20  # bytes of a larger input that are read for a sample
+CELL_ROOM = 1.5  # cells are not equal: there is room for this many times the rows
+_SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
+HASH, _AT = f"{RESERVED}hash", f"{RESERVED}at"
+
+
+class PlacedSide(Protocol):
+    """One side: its rows, and SQL for whether a row can match, for the hash of its keys and for its position."""
+
+    @property
+    def name(self) -> str:
+        """left or right."""
+        ...
+
+    @property
+    def frame(self) -> DataFrame:
+        """The rows."""
+        ...
+
+    @property
+    def usable(self) -> str:
+        """SQL: the row can match something."""
+        ...
+
+    @property
+    def key_hash(self) -> str:
+        """SQL: one number for equal keys; 0 without keys."""
+        ...
+
+    @property
+    def position(self) -> str:
+        """SQL: the point of the row as a monotonic double."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """Key hashes and positions of a uniform sample of the usable rows of one side, and how many rows there are."""
+
+    hashes: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.float64]
+    rows: int
+
+
+def draw(left: PlacedSide, right: PlacedSide, share: float) -> tuple[Sample, Sample]:
+    """Samples of both sides from one job: the rows with the smallest random numbers, which also give the row count.
+
+    The k-th smallest of n uniform numbers is about k / n, so that n is known to some two percent. Only the given share
+    of all rows is read.
+    """
+    parts = [
+        side.frame.where(side.usable)
+        .selectExpr(
+            f"{number} as side", f"{side.key_hash} as h", f"{side.position} as p", f"rand({_SEED + number}) as u"
+        )
+        .where(f"u < {_double(share)}")
+        .orderBy("u")
+        .limit(SAMPLE_ROWS)
+        for number, side in enumerate((left, right))
+    ]
+    drawn = parts[0].union(parts[1]).toArrow()
+    columns = {name: np.asarray(drawn[name].to_numpy()) for name in drawn.column_names}
+    found = []
+    for number in (0, 1):
+        chosen = columns["side"] == number
+        n, largest = int(chosen.sum()), columns["u"][chosen].max(initial=0.0)
+        rows = round(n / share) if n < SAMPLE_ROWS else int((n - 1) / largest)
+        found.append(Sample(columns["h"][chosen].astype(np.int64), columns["p"][chosen].astype(np.float64), rows))
+    return found[0], found[1]
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """Ascending boundaries: a row belongs to the cell after the last boundary that its (key hash, position) reaches.
+
+    A boundary at -inf is between keys. Others are inside a key: right rows of it are carried across.
+    """
+
+    hashes: tuple[int, ...] = ()
+    positions: tuple[float, ...] = ()
+    keyed: bool = True
+
+    @property
+    def count(self) -> int:
+        """How many cells there are."""
+        return len(self.hashes) + 1
+
+    @property
+    def hot(self) -> tuple[int, ...]:
+        """The hashes of keys that are cut by time."""
+        return tuple(dict.fromkeys(h for h, p in zip(self.hashes, self.positions, strict=True) if p > -inf))
+
+    def explain(
+        self, point: str = "time", carried: str = "the last right row of each goes on to those after it"
+    ) -> str:
+        """The cells in one line."""
+        if not self.keyed:
+            return f"cells: {self.count}, cut by {point}; {carried}"
+        hot = f", {len(self.hot)} hot keys cut by {point}" if self.hot else ""
+        return f"cells: {self.count}, by key{hot}"
+
+    def place(self, side: PlacedSide, frame: DataFrame, columns: list[str]) -> DataFrame:
+        """These columns of the frame with the cell of each row; rows that cannot match go to any cell."""
+        chosen = [quoted(name) for name in columns]
+        if self.count == 1:
+            return frame.selectExpr(*chosen, f"0 as {CELL}")
+        placed = frame.selectExpr(*chosen, f"{side.key_hash} as {HASH}", f"{side.position} as {_AT}")
+        cell = self._search(0, self.count - 1)
+        if side.name == "left":  # right rows that are not usable are left out
+            spread = f"pmod(xxhash64({', '.join(_hashable(frame, columns)) or '0'}), {self.count})"
+            cell = f"if({side.usable}, {cell}, cast({spread} as int))"
+        return placed.selectExpr(*chosen, f"{cell} as {CELL}", *([HASH] if side.name == "right" and self.hot else []))
+
+    def _search(self, low: int, high: int) -> str:
+        if low == high:
+            return str(low)
+        middle = (low + high) // 2
+        return f"if({self._reached(middle)}, {self._search(middle + 1, high)}, {self._search(low, middle)})"
+
+    def _reached(self, number: int) -> str:
+        at = f"{_AT} >= {_double(self.positions[number])}"
+        if not self.keyed:
+            return at
+        key = long_literal(self.hashes[number])
+        return f"{HASH} >= {key}" if self.positions[number] == -inf else f"{HASH} > {key} or ({HASH} = {key} and {at})"
+
+    def edge(self, which: str) -> str:
+        """SQL: the first or the last cell that rows of a hot key go to, by its hash."""
+        cases = []
+        for key in self.hot:
+            before = sum(h < key or (h == key and p == -inf) for h, p in zip(self.hashes, self.positions, strict=True))
+            through = sum(h <= key for h in self.hashes)
+            cases.append(f"when {long_literal(key)} then {before if which == 'first' else through}")
+        return f"case {HASH} {' '.join(cases)} end"
+
+
+def choose_cells(samples: tuple[Sample, Sample], wanted: int, keyed: bool) -> Cells:
+    """Boundaries of about `wanted` cells of equal size."""
+    hashes = np.concatenate([sample.hashes for sample in samples])
+    positions = np.concatenate([sample.positions for sample in samples])
+    weights = np.concatenate([np.full(len(s.hashes), s.rows / max(1, len(s.hashes))) for s in samples])
+    wanted = min(wanted, MOST_CELLS)
+    if wanted < 2 or not len(hashes):
+        return Cells(keyed=keyed)
+    order = np.lexsort((positions, hashes))
+    reached = np.cumsum(weights[order])
+    at = np.minimum(np.searchsorted(reached, reached[-1] * np.arange(1, wanted) / wanted), len(order) - 1)
+    unique, of = np.unique(hashes, return_inverse=True)
+    large = set(unique[np.bincount(of, weights) > reached[-1] / (2 * wanted)].tolist())
+    points: set[tuple[int, float]] = set()
+    for number in order[at]:
+        key, place = int(hashes[number]), float(positions[number])
+        points.add((key, place if not keyed or key in large else -inf))
+    least = (int(hashes[order[0]]), -inf)
+    chosen = sorted(point for point in points if point > least)
+    return Cells(tuple(key for key, _ in chosen), tuple(place for _, place in chosen), keyed)
+
+
+def even_cells(wanted: int) -> Cells:
+    """Cells of equal ranges of hashes, for small inputs without a sample."""
+    wanted = min(wanted, MOST_CELLS)
+    step = 2**64 // wanted
+    hashes = tuple(-(2**63) + number * step for number in range(1, wanted))
+    return Cells(hashes, (-inf,) * len(hashes))
+
+
+def _hashable(frame: DataFrame, columns: list[str]) -> list[str]:
+    kinds: dict[str, Any] = {field.name: field.dataType for field in frame.schema}
+    return [quoted(name) for name in columns if not any(w in kinds[name].simpleString() for w in ("map<", "variant"))]
+
+
+def long_literal(number: int) -> str:
+    """SQL: the number as a bigint."""
+    return "cast('-9223372036854775808' as bigint)" if number == -(2**63) else f"{number}L"
+
+
+def _double(value: float) -> str:
+    return f"double('{value!r}')" if value in (inf, -inf) else f"{value!r}D"
+
+
+def fitting_cells(
+    left: PlacedSide, right: PlacedSide, keyed: bool, partitions: int | None, memory: int, most: int = MOST_CELLS
+) -> tuple[Cells, str]:
+    """Cells that fit the budget and use all cores, and why."""
+    cores = parallelism(left.frame.sparkSession)
+    sizes = known_bytes(left.frame), known_bytes(right.frame)
+    if max(sizes) <= SMALL_BYTES:
+        even = even_cells(partitions or cores) if keyed else Cells(keyed=False)
+        return even, "small inputs, not sampled"
+    samples = draw(left, right, min(1.0, SAMPLED_BYTES / max(1, *sizes)) if max(sizes) < UNKNOWN_BYTES else 1.0)
+    wanted = partitions or max(cores, _fitting(left, right, samples[0].rows, samples[1].rows, memory))
+    reason = f"{samples[0].rows:,} left and {samples[1].rows:,} right rows, by a sample"
+    return choose_cells(samples, min(wanted, most), keyed), reason
+
+
+def _fitting(left: PlacedSide, right: PlacedSide, left_rows: int, right_rows: int, memory: int) -> int:
+    """How many cells make both sides fit the budget of a task."""
+    needed = right_rows * (2 * row_bytes(right.frame) + ROW_BYTES) / (RIGHT_SHARE * memory)
+    return ceil(CELL_ROOM * max(needed, left_rows * row_bytes(left.frame) / (LEFT_SHARE * memory)))
