@@ -37,6 +37,15 @@ if TYPE_CHECKING:
     from dovetail.joins.semistream.request import dead_letter as dead_letter
     from dovetail.joins.semistream.request import park as park
     from dovetail.joins.semistream.request import ttl as ttl
+    from dovetail.joins.sets.api.clusters import interval_cluster as interval_cluster
+    from dovetail.joins.sets.api.clusters import interval_complement as interval_complement
+    from dovetail.joins.sets.api.clusters import interval_merge as interval_merge
+    from dovetail.joins.sets.api.clusters import plan_interval_cluster as plan_interval_cluster
+    from dovetail.joins.sets.api.clusters import plan_interval_complement as plan_interval_complement
+    from dovetail.joins.sets.api.clusters import plan_interval_merge as plan_interval_merge
+    from dovetail.joins.sets.api.depth import interval_depth as interval_depth
+    from dovetail.joins.sets.api.depth import plan_interval_depth as plan_interval_depth
+    from dovetail.joins.sets.api.plan import SetPlan as SetPlan
     from dovetail.rewrite import sql as sql
     from dovetail.spark.session import configure as configure
     from dovetail.spark.session import session as session
@@ -58,6 +67,7 @@ _PUBLIC = {
     "Metrics": "dovetail.engine.metrics",
     "OnlinePlan": "dovetail.joins.online.plan.plan",
     "PlanError": "dovetail.errors",
+    "SetPlan": "dovetail.joins.sets.api.plan",
     "UnsupportedError": "dovetail.errors",
     "XQueryError": "dovetail.errors",
     "XQueryPlan": "dovetail.xml.plan",
@@ -66,15 +76,23 @@ _PUBLIC = {
     "count_overlaps": "dovetail.joins.interval.api",
     "dead_letter": "dovetail.joins.semistream.request",
     "enrich": "dovetail.joins.semistream.api",
+    "interval_cluster": "dovetail.joins.sets.api.clusters",
+    "interval_complement": "dovetail.joins.sets.api.clusters",
     "interval_count": "dovetail.joins.interval.api",
+    "interval_depth": "dovetail.joins.sets.api.depth",
     "interval_join": "dovetail.joins.interval.api",
+    "interval_merge": "dovetail.joins.sets.api.clusters",
     "interval_topk": "dovetail.joins.interval.api",
     "online_join": "dovetail.joins.online.api",
     "online_multijoin": "dovetail.joins.online.api",
     "park": "dovetail.joins.semistream.request",
     "plan_asof_join": "dovetail.joins.asof.api",
     "plan_enrich": "dovetail.joins.semistream.api",
+    "plan_interval_cluster": "dovetail.joins.sets.api.clusters",
+    "plan_interval_complement": "dovetail.joins.sets.api.clusters",
+    "plan_interval_depth": "dovetail.joins.sets.api.depth",
     "plan_interval_join": "dovetail.joins.interval.api",
+    "plan_interval_merge": "dovetail.joins.sets.api.clusters",
     "plan_online_join": "dovetail.joins.online.api",
     "plan_online_multijoin": "dovetail.joins.online.api",
     "plan_xquery": "dovetail.xml.api",
