@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -273,7 +273,7 @@ def clusters(rows: Sequence[Row], gap: Any = 0, on: Sequence[str] = (), closed: 
 def pieces(rows: Sequence[Row], more: Iterable[Any] = ()) -> list[tuple[Any, Any]]:
     """The pieces between neighbouring bounds of these rows, and of `more` points."""
     points = sorted({*(row[bound] for row in rows for bound in ("start", "end")), *more})
-    return list(zip(points, points[1:], strict=False))
+    return list(pairwise(points))
 
 
 def open_rows(rows: Sequence[Row], start: Any, end: Any, closed: str) -> int:

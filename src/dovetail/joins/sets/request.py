@@ -54,30 +54,33 @@ class Request:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SetOptions:
+class RowOptions:
     """The options that all functions of one input have."""
 
     interval: str | Sequence[str] = ("start", "end")
-    on: str | Sequence[str] | None = None
     closed: Closed = "left"
     invalid: Invalid = "error"
     memory: int | str = DEFAULT_MEMORY
-    partitions: int | None = None
-
-    def request(self) -> Request:
-        """The request, or a `PlanError` that says what to change."""
-        return self._checked()
 
     def _checked(self, **more: Any) -> Request:
+        """The request, or a `PlanError` that says what to change."""
         return Request(
             parse_interval("interval", self.interval),
-            _keys(self.on),
+            _keys(getattr(self, "on", None)),
             one_of("closed", self.closed, _CLOSED),
             one_of("invalid", self.invalid, get_args(Invalid)),
             parse_size("memory", self.memory, MIN_MEMORY),
-            parse_partitions(self.partitions),
+            parse_partitions(getattr(self, "partitions", None)),
             **more,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetOptions(RowOptions):
+    """The options of functions that sweep over the rows of a key."""
+
+    on: str | Sequence[str] | None = None
+    partitions: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +148,8 @@ class DisjointOptions(SetOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowOptions(SetOptions):
-    """The options of `interval_window` and `interval_pivot`."""
+class WindowOptions(RowOptions):
+    """The options of `interval_window`."""
 
     width: Distance | str
     origin: Any = None
@@ -157,6 +160,13 @@ class WindowOptions(SetOptions):
         if width is None or width <= (timedelta() if isinstance(width, timedelta) else 0):
             raise PlanError(f"width={self.width!r} must be above zero.", argument="width")
         return self._checked(width=width, origin=self.origin)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PivotOptions(WindowOptions):
+    """The options of `interval_pivot`."""
+
+    on: str | Sequence[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

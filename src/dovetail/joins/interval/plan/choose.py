@@ -41,6 +41,7 @@ Route = NativeRoute | RangesRoute | IndexRoute
 
 MOST_RANGES = 2000  # tasks of one join; ranges that are still too large then are streamed
 DRIVER_ROW_BYTES = 24  # of a row on the driver: two bounds, and a key or the sort's scratch
+UNION_BYTES = 48  # of a right row: its bounds as numbers, and running totals of the union
 INDEX_ROOM = 3  # a range's share of the budget: its index, a second one of rows that start in it, and the current batch
 OPERATOR_ROW_BYTES = 24  # of a row in an operator beside its columns: codes of the bounds and of the key
 OPERATOR_ROOM = 2.5  # a range's share of the budget: half of it is for current batches, and ranges are not equal
@@ -125,6 +126,12 @@ def choose_counts(inputs: Inputs) -> IndexRoute | NativeRoute:
         if strategy(inputs.request.relation) == "bins":
             return _index_in_ranges(inputs)
     return _native(inputs)
+
+
+def choose_coverage(inputs: Inputs) -> IndexRoute | None:
+    """The index of all right rows that answers counts and covered lengths at once, if it fits the budget."""
+    fits = _codes_obstacle(inputs) is None and _right_fits(inputs, more=UNION_BYTES)
+    return IndexRoute(inputs, _index_reason(inputs)) if fits else None
 
 
 def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | None:
@@ -267,13 +274,13 @@ def _index_in_ranges(inputs: Inputs) -> IndexRoute:
     return IndexRoute(inputs, reason, range_cells(inputs, min(ranges, MOST_RANGES)))
 
 
-def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
-    """Whether an index of right rows, with the rows themselves if needed, fits the budget of a task.
+def _right_fits(inputs: Inputs, with_rows: bool = False, more: int = 0) -> bool:
+    """Whether an index of right rows, with the rows themselves or `more` bytes each if needed, fits a task's budget.
 
     Rows that could fit are measured by a job, if planning has not measured them.
     """
     stats, memory = inputs.statistics[1], inputs.request.memory
-    size = stats.usable * (INDEX_BYTES + 2 * (stats.row_bytes if with_rows else stats.key_bytes))
+    size = stats.usable * (INDEX_BYTES + more + 2 * (stats.row_bytes if with_rows else stats.key_bytes))
     if size > memory or not with_rows:
         return size <= memory
     texts = text_bytes(inputs.right) if stats.text_bytes is None else stats.text_bytes

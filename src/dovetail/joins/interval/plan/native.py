@@ -52,14 +52,14 @@ class NativeRoute:
         """The joined rows of checked sides."""
         return self._join(left, right).answer(self.inputs.request.how, self.inputs.request.keep)
 
-    def counts(self, left: Side, right: Side) -> DataFrame:
-        """Left rows with the number of their matches, by joining and adding up."""
+    def counts(self, left: Side, right: Side, total: str = f"count({_MATCHED})", name: str = COUNT) -> DataFrame:
+        """Left rows with the number of their matches, or another SQL aggregate of them, by joining and adding up."""
         columns = F.first(F.struct(*map(quoted, left.frame.columns))).alias(WHOLE)
         tagged = replace(left, frame=left.frame.withColumn(_COUNTED, F.monotonically_increasing_id()))
         marked = replace(right, frame=right.frame.withColumn(_MATCHED, F.lit(1)))
         pairs = self._join(tagged, marked).answer("left")
-        counted = pairs.groupBy(_COUNTED).agg(columns, F.count(_MATCHED).alias(COUNT))
-        return counted.select(f"{WHOLE}.*", COUNT)
+        counted = pairs.groupBy(_COUNTED).agg(columns, F.expr(total).alias(name))
+        return counted.select(f"{WHOLE}.*", name)
 
     def explain(self) -> list[str]:
         """The placement of rows, a line each."""

@@ -173,9 +173,7 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     return sides[0], sides[1]
 
 
-def find_bounds(
-    name: str, frame: DataFrame, interval: tuple[str, ...], argument: str
-) -> tuple[T.DataType, str, str]:
+def find_bounds(name: str, frame: DataFrame, interval: tuple[str, ...], argument: str) -> tuple[T.DataType, str, str]:
     """The type of an input's bounds, and their SQL names."""
     what = f"{name} interval"
     if len(interval) == 2:

@@ -4,3 +4,5 @@
 * `clusters`: merge, cluster, complement. `depth`: depth and disjoint pieces. `cover`: coverage, subtract, setdiff.
 * `windows`: windows and pivot. `intervals`: helpers that give columns.
 """
+
+from dovetail.joins.sets.api import intervals as intervals

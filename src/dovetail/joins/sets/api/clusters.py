@@ -9,18 +9,16 @@ from pyspark.sql import (
     DataFrame,
 )
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
-from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.sides import find_bounds
 from dovetail.joins.sets.api.plan import SetPlan, describe, swept_plan
 from dovetail.joins.sets.plan.cuts import choose_cuts
-from dovetail.joins.sets.plan.rows import Rows, prepare_rows
+from dovetail.joins.sets.plan.rows import Rows, check_value, prepare_rows
 from dovetail.joins.sets.plan.sweep import clustered, gaps, merged
 from dovetail.joins.sets.request import ClusterOptions, ComplementOptions, MergeOptions, Request
 from dovetail.request import Key, takes
 from dovetail.spark.frames import RESERVED
-from dovetail.spark.inputs import check_input, common_keys, common_type
+from dovetail.spark.inputs import check_input, common_keys
 
 
 @takes(MergeOptions)
@@ -190,21 +188,11 @@ def _limits(rows: Rows, request: Request) -> DataFrame | None:
         return _pair_limits(rows, given)
     check_input("limits", given, "interval_complement")
     kind, start, end = find_bounds("limits", given, request.interval, "limits")
-    _check_limit(rows, kind)
+    check_value(rows, kind, "limits")
     keys = common_keys(rows.frame, given, [Key(k, k, True) for k in request.keys], "limits")
     numbers = [f"{rows.scale.number(bound)} as {name}" for bound, name in ((start, "a"), (end, "b"))]
     found = given.selectExpr(*(f"`{key.right}`" for key in keys), *numbers)
     return found.where(" and ".join(["a < b", *(f"`{key.right}` is not null" for key in keys)]))
-
-
-def _check_limit(rows: Rows, kind: T.DataType) -> None:
-    """`PlanError` for a limit of a type that does not fit the bounds."""
-    common_type(rows.frame, "limits", rows.scale.kind, kind, "limits")
-    if isinstance(rows.scale.kind, T.IntegralType) and not isinstance(kind, T.IntegralType):
-        raise PlanError(
-            f"limits of type {kind.simpleString()} do not fit bounds of type {rows.scale.kind.simpleString()}; cast one.",
-            argument="limits",
-        )
 
 
 def _pair_limits(rows: Rows, pair: tuple[Any, Any]) -> DataFrame:
@@ -216,6 +204,6 @@ def _pair_limits(rows: Rows, pair: tuple[Any, Any]) -> DataFrame:
         given = f"{RESERVED}{name}"
         if value is not None:
             extent = extent.withColumn(given, F.lit(value))
-            _check_limit(rows, extent.schema[given].dataType)
+            check_value(rows, extent.schema[given].dataType, "limits")
         numbers.append(f"{name if value is None else rows.scale.number(given)} as {name}")
     return extent.selectExpr(*rows.keys, *numbers).where(f"{low} < {high}")

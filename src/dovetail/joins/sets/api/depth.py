@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import (
+    Column,  # noqa: F401  (Column is in the type of an option)
+    DataFrame,
+)
 
 from dovetail.joins.sets.api.plan import SetPlan, describe, swept_plan
 from dovetail.joins.sets.plan.cuts import choose_cuts
 from dovetail.joins.sets.plan.depth import DEPTH, depths, largest
+from dovetail.joins.sets.plan.pairs import disjoint, explained
 from dovetail.joins.sets.plan.rows import prepare_rows
-from dovetail.joins.sets.request import DepthOptions, Request
+from dovetail.joins.sets.request import DepthOptions, DisjointOptions, Request
 from dovetail.request import takes
 
 
@@ -62,3 +66,53 @@ def _depth(frame: DataFrame, request: Request) -> SetPlan:
         found = largest(rows, found)
     answer = found.selectExpr(*rows.keys, *rows.output(rows.start, rows.end), DEPTH)
     return swept_plan(describe("IntervalDepth", request, f"keep={request.keep}"), rows, cuts, answer)
+
+
+@takes(DisjointOptions)
+def make_disjoint(rows: DataFrame, request: Request) -> DataFrame:
+    """Rows cut at every bound of another row of their key, so that pieces are equal or disjoint, as a lazy DataFrame.
+
+    Rows without an interval (a null bound, an interval of no length) or with a null key are left out.
+
+    Args:
+        rows: The intervals: states, prices or shifts that hold for a time.
+        interval: Names of the start and end columns, or of a struct column with two fields.
+        on: Equality keys: "k" or ["k", "l"]. Rows of different keys do not cut each other.
+        closed: Which bounds belong to the interval: left, right, both or neither.
+        invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error", "drop" or "null".
+        memory: The budget of each task.
+        partitions: The number of tasks of a sweep over all rows; by default enough to fit the budget.
+        aggregates: Merge the rows that hold a piece into one: {"name": "SQL aggregate"}, or a list of Columns with
+            names. Without it there is a row for each piece of each row.
+
+    Returns:
+        The columns of the input, with the bounds of the piece; with aggregates, keys, bounds, `n_merged` and the
+        aggregates, one row a piece. Planning sweeps the rows once.
+
+    Raises:
+        PlanError: for a request that cannot be right, before any job starts.
+
+    >>> states = spark.createDataFrame([(0, 10, "on"), (4, 6, "hot")], "start int, end int, state string")
+    >>> dovetail.make_disjoint(states, aggregates={"states": "sort_array(collect_list(state))"}).orderBy("start").collect()
+    [Row(start=0, end=4, n_merged=1, states=['on']), Row(start=4, end=6, n_merged=2, states=['hot', 'on']), Row(start=6, end=10, n_merged=1, states=['on'])]
+    """  # noqa: E501  (a result in one line)
+    return _disjoint(rows, request).frame()
+
+
+@takes(DisjointOptions)
+def plan_make_disjoint(rows: DataFrame, request: Request) -> SetPlan:
+    """The plan of `make_disjoint` with the same arguments: `explain`, `frame`, `metrics`.
+
+    >>> rows = spark.createDataFrame([(0, 5), (3, 8)], "start int, end int")
+    >>> print(dovetail.plan_make_disjoint(rows).explain().splitlines()[0])
+    MakeDisjoint: keys=none, closed=left, memory=64 MiB per task
+    """
+    return _disjoint(rows, request)
+
+
+def _disjoint(frame: DataFrame, request: Request) -> SetPlan:
+    rows = prepare_rows(frame, request, "make_disjoint")
+    cuts = choose_cuts(rows, request, [rows.start, rows.end])
+    answer, plan = disjoint(rows, request, cuts)
+    steps = (describe("MakeDisjoint", request), cuts.explain(), *explained(plan))
+    return SetPlan(steps, answer, plan.metrics)

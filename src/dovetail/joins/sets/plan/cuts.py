@@ -1,7 +1,7 @@
 """Cuts keys with many rows, or all rows where there are no keys, so that no task gets more than its share.
 
-A cut key has several cells, ranges of numbers in ascending order; every other key has one. A sweep passes over a cell at
-a time; what it needs from the cells before and after is carried over: one row for each cell of a cut key.
+A cut key has several cells, ranges of numbers in ascending order; every other key has one. A sweep passes over a cell
+at a time; what it needs from the cells before and after is carried over: one row for each cell of a cut key.
 Reference: docs/algorithms/sets.md, 2.
 """
 
@@ -115,9 +115,9 @@ class Cuts:
         own = [f"{RESERVED}g{n}" for n in range(len(keys))]
         whole, low, high = (f"{RESERVED}{what}" for what in ("whole", "low", "high"))
         totals = self.cut_rows(frame).groupBy(*keys)
-        found = totals.agg(
-            F.max(value).alias(whole), F.min(CELL).alias(low), F.max(CELL).alias(high)
-        ).where(f"{low} < {high}")
+        found = totals.agg(F.max(value).alias(whole), F.min(CELL).alias(low), F.max(CELL).alias(high)).where(
+            f"{low} < {high}"
+        )
         found = found.selectExpr(*(f"{key} as {n}" for key, n in zip(keys, own, strict=True)), whole)
         met = self._joined(local, found, keys, own)
         return met.withColumn(name, F.expr(f"coalesce({whole}, {name})")).drop(whole)

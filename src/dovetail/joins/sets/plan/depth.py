@@ -1,8 +1,8 @@
 """Sweeps bounds in order: how many rows are open between two of them.
 
 At a point where s rows start and e rows end, the depth d becomes d + s - e. The point itself belongs to what follows if
-intervals are closed left, to what precedes if they are closed right; if they are closed on both sides d + s rows hold it,
-if on neither d - e, and it then has a row of its own, of length zero, if that differs from both neighbours.
+intervals are closed left, to what precedes if they are closed right. If they are closed on both sides d + s rows hold
+it, if on neither d - e, and it has a piece of its own, of length zero, where that differs from both neighbours.
 Reference: docs/algorithms/sets.md, 3.
 """
 

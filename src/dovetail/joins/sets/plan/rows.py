@@ -20,7 +20,7 @@ from dovetail.joins.sets.plan.scale import Scale
 from dovetail.joins.sets.request import Request
 from dovetail.request import Key
 from dovetail.spark.frames import RESERVED, quoted
-from dovetail.spark.inputs import check_input, common_keys, type_with_codes
+from dovetail.spark.inputs import check_input, common_keys, common_type, type_with_codes
 from dovetail.spark.task_errors import MARK, translate_task_errors
 
 
@@ -78,9 +78,7 @@ class Rows:
     def _checked(self, condition: str) -> str:
         if self.invalid != "error":
             return condition
-        text = (
-            f"{MARK}DataError: {self.name} input has an interval that ends before it starts or holds NaN, from "
-        )
+        text = f"{MARK}DataError: {self.name} input has an interval that ends before it starts or holds NaN, from "
         remedy = ". Repair it, or pass invalid=\\'drop\\' (leave such rows out) or invalid=\\'null\\' (as null bounds)."
         start, end = (f"coalesce(cast({self.scale.bound(n)} as string), 'null')" for n in (self.start, self.end))
         return f"if({self._inverted}, raise_error(concat('{text}', {start}, ' to ', {end}, '{remedy}')), {condition})"
@@ -141,6 +139,17 @@ def check_free(rows: Rows, names: Iterable[str]) -> None:
     twice = [name for name in names if name.lower() in taken]
     if twice:
         raise PlanError(f"{rows.name} input already has columns {twice}; rename them first.", argument=rows.name)
+
+
+def check_value(rows: Rows, kind: T.DataType, argument: str) -> None:
+    """`PlanError` for a value of a type that does not fit the bounds."""
+    common_type(rows.frame, argument, rows.scale.kind, kind, argument)
+    if isinstance(rows.scale.kind, T.IntegralType) and not isinstance(kind, T.IntegralType):
+        raise PlanError(
+            f"{argument} of type {kind.simpleString()} does not fit bounds of type {rows.scale.kind.simpleString()}; "
+            "cast one of them.",
+            argument=argument,
+        )
 
 
 def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Column]:

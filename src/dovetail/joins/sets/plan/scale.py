@@ -53,7 +53,9 @@ class Scale:
         if isinstance(kind, T.TimestampNTZType):
             return _micros(f"cast({bound} as timestamp_ntz) - {_EPOCH}")
         if isinstance(kind, (T.DayTimeIntervalType, T.TimeType)):
-            return _micros(f"cast({bound} as {'time(6)' if isinstance(kind, T.TimeType) else 'interval day to second'})")
+            return _micros(
+                f"cast({bound} as {'time(6)' if isinstance(kind, T.TimeType) else 'interval day to second'})"
+            )
         return f"cast({bound} as {self.number_type})"
 
     def bound(self, number: str) -> str:
