@@ -27,6 +27,7 @@ from dovetail.joins.interval.relation import EncodedSide, Relation, SideColumns,
 Kind = Literal["count", "cover", "coverage", "left_semi", "left_anti", "first", "last", "any"]
 COUNT, COVERED = "n_overlaps", "covered"
 INDEX_BYTES = 112  # of a right row while its index is built: the row, two orders, and what sorting needs
+UNION_BYTES = 48  # of a right row beside that: its bounds as numbers, and running totals of the union
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,8 @@ class _Cell:
         self._right, self._left = self._spool("right"), self._spool("left")
         room = question.memory // 8
         self._left_rows = max(1024, room // 8)  # left rows whose answers are held at once
-        self._portion_rows = max(1024, question.memory // 2 // (INDEX_BYTES * (2 if question.started else 1)))
+        each = (INDEX_BYTES + UNION_BYTES * (question.kind == "cover")) * (2 if question.started else 1)
+        self._portion_rows = max(1024, question.memory // 2 // each)
         self._portion_bytes, self._right_bytes = room // (2 if question.started else 1), 0
         self._portions: list[RightIndex] | None = None
 

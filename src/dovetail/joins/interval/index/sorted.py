@@ -99,9 +99,10 @@ class SortedRight:
             raise
 
     def _sort(self, key: I64 | None, start: I64, end: I64) -> None:
-        self._reservation.grow(0 if key is None else Segments.most_bytes(self.rows))
+        given = sum(bound.nbytes for bound in self._numbers or ())
+        self._reservation.grow(given + (0 if key is None else Segments.most_bytes(self.rows)))
         self.segments = Segments.of(key)
-        self._reservation.resize(self.segments.nbytes + 8 * (self.segments.count + 1))
+        self._reservation.resize(given + self.segments.nbytes + 8 * (self.segments.count + 1))
         number = None if key is None else self.segments.numbers(key, self.rows)
         self.offsets = _offsets(number, self.segments.count, self.rows)
         self.order = self._charged(8, _SORT_BYTES, lambda: _start_order(number, start, end))
@@ -112,7 +113,7 @@ class SortedRight:
     def union(self) -> tuple[AnyArray, AnyArray]:
         """Running totals of the union of the rows, in start order; the numbers that they are made from go."""
         assert self._numbers is not None, "an index without numbers is asked for lengths"  # noqa: S101  (our callers)
-        before = self._reservation.used
+        before = self._reservation.used - sum(bound.nbytes for bound in self._numbers)
         self._reservation.grow(self.rows * 32)
         kind = self._numbers[0].dtype
         start, end = (readonly(bound[self.order], kind) for bound in self._numbers)

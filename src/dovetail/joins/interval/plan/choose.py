@@ -10,7 +10,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.index.answers import INDEX_BYTES
+from dovetail.joins.interval.index.answers import INDEX_BYTES, UNION_BYTES
 from dovetail.joins.interval.plan.bins import BinCells, OrderCells, key_pairs
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute, bounds_only
 from dovetail.joins.interval.plan.native import (
@@ -41,7 +41,6 @@ Route = NativeRoute | RangesRoute | IndexRoute
 
 MOST_RANGES = 2000  # tasks of one join; ranges that are still too large then are streamed
 DRIVER_ROW_BYTES = 24  # of a row on the driver: two bounds, and a key or the sort's scratch
-UNION_BYTES = 48  # of a right row: its bounds as numbers, and running totals of the union
 INDEX_ROOM = 3  # a range's share of the budget: its index, a second one of rows that start in it, and the current batch
 OPERATOR_ROW_BYTES = 24  # of a row in an operator beside its columns: codes of the bounds and of the key
 OPERATOR_ROOM = 2.5  # a range's share of the budget: half of it is for current batches, and ranges are not equal

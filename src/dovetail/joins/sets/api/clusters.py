@@ -63,7 +63,7 @@ def plan_interval_merge(rows: DataFrame, request: Request) -> SetPlan:
     >>> rows = spark.createDataFrame([("a", 0, 5), ("a", 6, 8)], "k string, start int, end int")
     >>> print(dovetail.plan_interval_merge(rows, on="k", gap=1).explain())
     IntervalMerge: keys=k, gap=1, closed=left, memory=64 MiB per task
-    sweep: by key (a small input, not sampled)
+    sweep: by key (about 2 rows, too few to cut)
     """
     return _merge(rows, request)
 

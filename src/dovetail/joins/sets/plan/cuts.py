@@ -147,6 +147,8 @@ def choose_cuts(rows: Rows, request: Request, numbers: Sequence[str]) -> Cuts:
     hashes, positions, chance = (np.asarray(drawn[name].to_numpy()) for name in ("h", "p", "u"))
     n = len(hashes) // len(numbers)
     count = round(n / share) if n < SAMPLE_ROWS else int((n - 1) / max(chance.max(), 1e-300))
+    if request.partitions is None and count * row_bytes(rows.frame) <= SMALL_BYTES:
+        return Cuts(keys, {}, f"about {count:,} rows, too few to cut")
     needed = ceil(2 * count * row_bytes(rows.frame) / request.memory)
     cells = request.partitions or max(_TASKS_PER_CORE * parallelism(rows.frame.sparkSession), needed)
     found: dict[int, tuple[float, ...]] = {}
