@@ -76,8 +76,8 @@ class Cuts:
 
     def over(self, order: str, frame: str = "", by: Sequence[str] = ()) -> str:
         """SQL: the window of a sweep, in this order, with this frame; `by` divides it further."""
-        groups = ", ".join((*self.groups, *by))
-        parts = [f"partition by {groups}" if groups else "", f"order by {order}" if order else "", frame]
+        groups = ", ".join((*self.groups, *by)) or _one_group(order.split(",")[0])
+        parts = [f"partition by {groups}", f"order by {order}" if order else "", frame]
         return f"over ({' '.join(part for part in parts if part)})"
 
     def cut_rows(self, frame: DataFrame) -> DataFrame:
@@ -93,7 +93,7 @@ class Cuts:
         own = [f"{RESERVED}g{number}" for number in range(len(self.groups))]
         each = self.cut_rows(frame).groupBy(*self.groups)
         cells = each.agg(*(F.expr(one.of_rows).alias(one.name) for one in carried))
-        by = f"partition by {', '.join(self.keys)}" if self.keys else ""
+        by = f"partition by {', '.join(self.keys) or _one_group(CELL)}"
         reach = {
             "before": "rows between unbounded preceding and 1 preceding",
             "after": "rows between 1 following and unbounded following",
@@ -160,6 +160,11 @@ def choose_cuts(rows: Rows, request: Request, numbers: Sequence[str]) -> Cuts:
             if len(chosen := chosen[chosen > at[0]]):
                 found[int(key)] = tuple(map(float, chosen))
     return Cuts(keys, found, f"about {count:,} rows, by a sample")
+
+
+def _one_group(column: str) -> str:
+    """SQL: the same number for all rows. Without a partition Spark warns of a single task; these rows are few."""
+    return f"pmod(hash({column}), 1)"
 
 
 def _key_hash(keys: Sequence[str]) -> str:
