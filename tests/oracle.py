@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import product
+from itertools import pairwise, product
 from typing import Any
 
 Row = Mapping[str, Any]
@@ -235,6 +235,91 @@ def asof_join(
         return tied[-1 if last else 0]
 
     return [(a, b) for a, b in ((a, best(a)) for a in left) if b is not None or how == "left"]
+
+
+def by_key(rows: Sequence[Row], on: Sequence[str] = (), closed: str = "left") -> dict[Any, list[Row]]:
+    """The rows that have an interval and a key, by key."""
+    groups: dict[Any, list[Row]] = {}
+    for row in rows:
+        key = tuple(row[name] for name in on)
+        if None not in key and not is_empty(row["start"], row["end"], closed):
+            groups.setdefault(key, []).append(row)
+    return groups
+
+
+def clusters(rows: Sequence[Row], gap: Any = 0, on: Sequence[str] = (), closed: str = "left") -> list[list[Row]]:
+    """Connected components: two rows are linked that share a point, or are at most `gap` apart; in order of start."""
+
+    def linked(a: Row, b: Row) -> bool:
+        if gap is None:
+            return share_a_point(a["start"], a["end"], b["start"], b["end"], (closed, closed))
+        return bool(max(a["start"], b["start"]) - min(a["end"], b["end"]) <= gap)
+
+    found = []
+    for group in by_key(rows, on, closed).values():
+        left = list(group)
+        while left:
+            component, waiting = [], [min(left, key=lambda row: row["start"])]
+            left = [row for row in left if row is not waiting[0]]
+            while waiting:
+                component.append(waiting.pop())
+                near = [row for row in left if linked(component[-1], row)]
+                left = [row for row in left if not any(row is other for other in near)]
+                waiting += near
+            found.append(component)
+    return found
+
+
+def pieces(rows: Sequence[Row], more: Iterable[Any] = ()) -> list[tuple[Any, Any]]:
+    """The pieces between neighbouring bounds of these rows, and of `more` points."""
+    points = sorted({*(row[bound] for row in rows for bound in ("start", "end")), *more})
+    return list(pairwise(points))
+
+
+def open_rows(rows: Sequence[Row], start: Any, end: Any, closed: str) -> int:
+    """How many rows hold all of a piece; of a point, if it has length zero."""
+    if start < end:
+        return sum(row["start"] <= start and row["end"] >= end for row in rows)
+    at_start, at_end = closed in ("left", "both"), closed in ("right", "both")
+    after = [row for row in rows if row["start"] < start or (row["start"] == start and at_start)]
+    return sum(row["end"] > start or (row["end"] == start and at_end) for row in after)
+
+
+def interval_depth(rows: Sequence[Row], closed: str = "left") -> list[tuple[Any, Any, int]]:
+    """Pieces of constant depth above zero, of rows of one key; a point that differs from both sides is a piece."""
+    found: list[list[Any]] = []
+    steps = [(start, start, end) for start, end in pieces(rows)]
+    ends = [(row["end"],) * 3 for row in rows]
+    for point, start, end in [*steps, *([max(ends)] if ends else [])]:
+        at, depth = open_rows(rows, point, point, closed), open_rows(rows, start, end, closed) if start < end else 0
+        before = found[-1][2] if found and found[-1][1] == point else 0
+        if at not in (before, depth):
+            found += [[point, point, at], [start, end, depth]]
+        elif found and before == at == depth:
+            found[-1][1] = end
+        else:
+            found.append([start, end, depth])
+    return [(start, end, depth) for start, end, depth in found if depth > 0]
+
+
+def uncovered(rows: Sequence[Row], start: Any, end: Any) -> list[tuple[Any, Any]]:
+    """The parts of a range that no row covers, cut at rows of length zero."""
+    inside = [piece for piece in pieces(rows, (start, end)) if piece[0] >= start and piece[1] <= end]
+    free = [piece for piece in inside if not open_rows(rows, *piece, "left")]
+    bounds = {row[bound] for row in rows for bound in ("start", "end")}
+    joined: list[tuple[Any, Any]] = []
+    for low, high in free:
+        if joined and joined[-1][1] == low and low not in bounds:
+            joined[-1] = (joined[-1][0], high)
+        else:
+            joined.append((low, high))
+    return joined
+
+
+def covered(rows: Sequence[Row], start: Any, end: Any) -> Any:
+    """How much of a range the rows cover together."""
+    free = sum((high - low for low, high in uncovered(rows, start, end)), start - start)
+    return end - start - free
 
 
 def flat(

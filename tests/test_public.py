@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 NAMES = [name for name in dovetail.__all__ if name != "__version__"]
+SETS = (
+    "interval_merge", "interval_cluster", "interval_complement", "interval_depth", "make_disjoint", "interval_window",
+    "interval_pivot",
+)  # fmt: skip
 TWINS = {
+    **{name: f"plan_{name}" for name in (*SETS, "interval_coverage", "interval_subtract", "interval_setdiff")},
     "asof_join": "plan_asof_join",
     "band_join": "plan_band_join",
     "interval_join": "plan_interval_join",
@@ -63,7 +68,7 @@ def test_inputs_are_given_by_position_and_options_by_name(name: str) -> None:
     by_position = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
     asked = ["collections"] if "xquery" in name else []
     assert by_position in [
-        [*i, *asked] for i in (["left", "right"], ["rows", "master"], ["inputs"], ["spark", "query"])
+        [*i, *asked] for i in (["left", "right"], ["rows", "master"], ["rows"], ["inputs"], ["spark", "query"])
     ]
 
 
@@ -93,7 +98,7 @@ def test_the_budget_is_the_same_everywhere(name: str) -> None:
 @pytest.mark.parametrize("name", JOINS)
 def test_calls_that_do_not_fit_are_told_what_fits(name: str) -> None:
     function = getattr(dovetail, name)
-    inputs = [None, None][: 1 if "multi" in name else 2]
+    inputs = [None, None][: 1 if "multi" in name or name.removeprefix("plan_") in SETS else 2]
     with pytest.raises(TypeError, match=rf"{name}\(\) has no option 'memry'; did you mean 'memory'\?"):
         function(*inputs, memry=1)
     with pytest.raises(TypeError, match=rf"{name}\(\): too many positional arguments; inputs are given by position"):

@@ -43,6 +43,28 @@ if TYPE_CHECKING:
     from dovetail.joins.semistream.request import dead_letter as dead_letter
     from dovetail.joins.semistream.request import park as park
     from dovetail.joins.semistream.request import ttl as ttl
+    from dovetail.joins.sets.api import intervals as intervals
+    from dovetail.joins.sets.api.clusters import interval_cluster as interval_cluster
+    from dovetail.joins.sets.api.clusters import interval_complement as interval_complement
+    from dovetail.joins.sets.api.clusters import interval_merge as interval_merge
+    from dovetail.joins.sets.api.clusters import plan_interval_cluster as plan_interval_cluster
+    from dovetail.joins.sets.api.clusters import plan_interval_complement as plan_interval_complement
+    from dovetail.joins.sets.api.clusters import plan_interval_merge as plan_interval_merge
+    from dovetail.joins.sets.api.cover import interval_coverage as interval_coverage
+    from dovetail.joins.sets.api.cover import interval_setdiff as interval_setdiff
+    from dovetail.joins.sets.api.cover import interval_subtract as interval_subtract
+    from dovetail.joins.sets.api.cover import plan_interval_coverage as plan_interval_coverage
+    from dovetail.joins.sets.api.cover import plan_interval_setdiff as plan_interval_setdiff
+    from dovetail.joins.sets.api.cover import plan_interval_subtract as plan_interval_subtract
+    from dovetail.joins.sets.api.depth import interval_depth as interval_depth
+    from dovetail.joins.sets.api.depth import make_disjoint as make_disjoint
+    from dovetail.joins.sets.api.depth import plan_interval_depth as plan_interval_depth
+    from dovetail.joins.sets.api.depth import plan_make_disjoint as plan_make_disjoint
+    from dovetail.joins.sets.api.plan import SetPlan as SetPlan
+    from dovetail.joins.sets.api.windows import interval_pivot as interval_pivot
+    from dovetail.joins.sets.api.windows import interval_window as interval_window
+    from dovetail.joins.sets.api.windows import plan_interval_pivot as plan_interval_pivot
+    from dovetail.joins.sets.api.windows import plan_interval_window as plan_interval_window
     from dovetail.rewrite import install as install
     from dovetail.rewrite import sql as sql
     from dovetail.rewrite import uninstall as uninstall
@@ -68,6 +90,7 @@ _PUBLIC = {
     "NearestPlan": "dovetail.joins.nearest.api",
     "OnlinePlan": "dovetail.joins.online.plan.plan",
     "PlanError": "dovetail.errors",
+    "SetPlan": "dovetail.joins.sets.api.plan",
     "UnsupportedError": "dovetail.errors",
     "XQueryError": "dovetail.errors",
     "XQueryPlan": "dovetail.xml.plan",
@@ -78,18 +101,39 @@ _PUBLIC = {
     "dead_letter": "dovetail.joins.semistream.request",
     "enrich": "dovetail.joins.semistream.api",
     "install": "dovetail.rewrite",
+    "interval_cluster": "dovetail.joins.sets.api.clusters",
+    "interval_complement": "dovetail.joins.sets.api.clusters",
     "interval_count": "dovetail.joins.interval.api",
+    "interval_coverage": "dovetail.joins.sets.api.cover",
+    "interval_depth": "dovetail.joins.sets.api.depth",
     "interval_join": "dovetail.joins.interval.api",
     "interval_nearest": "dovetail.joins.nearest.api",
+    "interval_merge": "dovetail.joins.sets.api.clusters",
+    "interval_pivot": "dovetail.joins.sets.api.windows",
+    "interval_setdiff": "dovetail.joins.sets.api.cover",
+    "interval_subtract": "dovetail.joins.sets.api.cover",
     "interval_topk": "dovetail.joins.interval.api",
+    "interval_window": "dovetail.joins.sets.api.windows",
+    "intervals": "dovetail.joins.sets.api",
+    "make_disjoint": "dovetail.joins.sets.api.depth",
     "online_join": "dovetail.joins.online.api",
     "online_multijoin": "dovetail.joins.online.api",
     "park": "dovetail.joins.semistream.request",
     "plan_asof_join": "dovetail.joins.asof.api",
     "plan_band_join": "dovetail.joins.interval.plan.band",
     "plan_enrich": "dovetail.joins.semistream.api",
+    "plan_interval_cluster": "dovetail.joins.sets.api.clusters",
+    "plan_interval_complement": "dovetail.joins.sets.api.clusters",
+    "plan_interval_coverage": "dovetail.joins.sets.api.cover",
+    "plan_interval_depth": "dovetail.joins.sets.api.depth",
     "plan_interval_join": "dovetail.joins.interval.api",
     "plan_interval_nearest": "dovetail.joins.nearest.api",
+    "plan_interval_merge": "dovetail.joins.sets.api.clusters",
+    "plan_interval_pivot": "dovetail.joins.sets.api.windows",
+    "plan_interval_setdiff": "dovetail.joins.sets.api.cover",
+    "plan_interval_subtract": "dovetail.joins.sets.api.cover",
+    "plan_interval_window": "dovetail.joins.sets.api.windows",
+    "plan_make_disjoint": "dovetail.joins.sets.api.depth",
     "plan_online_join": "dovetail.joins.online.api",
     "plan_online_multijoin": "dovetail.joins.online.api",
     "plan_xquery": "dovetail.xml.api",

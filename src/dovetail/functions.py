@@ -51,7 +51,19 @@ FINITE = _by_name(
     Function("interval_join", "joins.interval", "JoinOptions"),
     Function("count_overlaps", "joins.interval", "CountOptions"),
     Function("interval_topk", "joins.interval", "TopOptions"),
+    Function("interval_nearest", "joins.nearest", "NearestOptions"),
+    Function("band_join", "joins.interval", "BandOptions"),
     Function("asof_join", "joins.asof", "AsofOptions"),
+    Function("interval_merge", "joins.sets", "MergeOptions", ("rows",)),
+    Function("interval_cluster", "joins.sets", "ClusterOptions", ("rows",)),
+    Function("interval_complement", "joins.sets", "ComplementOptions", ("rows",)),
+    Function("interval_depth", "joins.sets", "DepthOptions", ("rows",)),
+    Function("make_disjoint", "joins.sets", "DisjointOptions", ("rows",)),
+    Function("interval_window", "joins.sets", "WindowOptions", ("rows",)),
+    Function("interval_pivot", "joins.sets", "PivotOptions", ("rows",)),
+    Function("interval_coverage", "joins.sets", "PairOptions"),
+    Function("interval_subtract", "joins.sets", "PairOptions"),
+    Function("interval_setdiff", "joins.sets", "PairOptions"),
 )
 """Functions over finite DataFrames: each is a step of a pipeline, and a table function of SQL."""
 XQUERY = _by_name(Function("xquery", "xml", "XQueryOptions", ()))

@@ -241,9 +241,7 @@ def parse_distance(argument: str, given: Any, signed: bool = False) -> Distance:
             f'{argument}={given!r} must be a number, a timedelta, or text such as "10 min".', argument=argument
         )
     if not signed and given < (timedelta(0) if isinstance(given, timedelta) else 0):
-        raise PlanError(
-            f"{argument}={given!r} is below zero; give the largest distance that counts.", argument=argument
-        )
+        raise PlanError(f"{argument}={given!r} is below zero; give a length.", argument=argument)
     return given  # type: ignore[no-any-return]  # one of the types above
 
 

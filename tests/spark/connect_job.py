@@ -18,10 +18,15 @@ from dovetail import (
     MasterStore,
     dead_letter,
     enrich,
+    interval_cluster,
     interval_count,
+    interval_coverage,
+    interval_depth,
     interval_join,
+    interval_subtract,
     plan_enrich,
     plan_interval_join,
+    plan_interval_merge,
     session,
 )
 from dovetail.engine.metrics import Metrics
@@ -82,6 +87,19 @@ def intervals(spark: Any, place: Path) -> None:
     assert interval_join(left, right, on="k", how="left_semi").count() == len({pair[0] for pair in wanted})
 
 
+def sets(spark: Any) -> None:
+    """Sweeps, which sample an input whose size they do not know; coverage by an index; pieces by a join."""
+    rows = spark.sql("select id % 2 as k, id * 10 as start, id * 10 + 15 as end from range(30)")
+    plan = plan_interval_merge(rows, aggregates={"most": "max(k)"})
+    assert list(map(tuple, plan.frame().collect())) == [(0, 305, 30, 1)]
+    refused(plan.metrics, "Spark Connect")
+    assert interval_cluster(rows, on="k", partitions=4).select("cluster").distinct().count() == 15
+    assert interval_depth(rows, keep="largest", partitions=4).first()["depth"] == 2
+    covered = interval_coverage(rows, rows, on="k").select("n_overlaps", "covered").distinct().collect()
+    assert list(map(tuple, covered)) == [(1, 15)]
+    assert interval_subtract(rows, rows.where("k = 0"), on="k").count() == 15
+
+
 def enrichment(spark: Any, place: Path) -> None:
     """enrich of a table with dead letters, and of a stream whose rows cross micro-batches."""
     write_pages(place / "m.pages", pa.table({"k": list(range(50)), "word": [f"w{n}" for n in range(50)]}), key="k")
@@ -115,6 +133,7 @@ def main(place: Path) -> None:
     )  # fmt: skip
     foundation(spark)
     intervals(spark, place)
+    sets(spark)
     enrichment(spark, place)
     spark.stop()
     print("all is well")

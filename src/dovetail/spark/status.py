@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from dovetail.engine.memory import parse_bytes
+from dovetail.engine.metrics import Metrics
 
 _NUMBER = re.compile(r"^[\d,]+$")
 _SIZE = re.compile(r"^([\d.,]+) (B|KiB|MiB|GiB|TiB)")
@@ -64,6 +65,16 @@ def task_milliseconds(spark: SparkSession, stage: int) -> list[int]:
     tasks = store.taskList(stage, attempt, 100_000)
     finished = (task.taskMetrics() for task in each(tasks))
     return [int(metrics.get().executorRunTime()) for metrics in finished if metrics.isDefined()]
+
+
+def add_costs(spark: SparkSession, run: Execution, metrics: Metrics) -> None:
+    """Count the bytes that the run spilled, and the task times of its longest stage, which show the skew."""
+    metrics.add("bytes_written", sum(node.values.get("spill size", 0) for node in run.nodes), unit="bytes")
+    stages = [task_milliseconds(spark, stage) for stage in run.stages]
+    for milliseconds in max(stages, key=sum, default=[]):
+        task = Metrics()
+        task.add_ns("task_time", milliseconds * 1_000_000, per_task=True)
+        metrics.merge(task)
 
 
 def _nodes(store: Any, execution: int) -> Iterator[Node]:

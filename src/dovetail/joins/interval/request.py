@@ -133,8 +133,8 @@ class PairOptions:
     def pairs(self) -> Request:
         """The inner join of these pairs, or a `PlanError` that says what to change."""
         request = Request(
-            _interval("left_interval", self.left_interval),
-            _interval("right_interval", self.right_interval),
+            parse_interval("left_interval", self.left_interval),
+            parse_interval("right_interval", self.right_interval),
             Relation.parse(self.relation, parse_flag("strict", self.strict), self.closed),
             parse_keys(self.on),
             self.condition,
@@ -305,7 +305,8 @@ class TopOptions(PairOptions):
         return TopRequest(parse_count("k", self.k), join)
 
 
-def _interval(name: str, given: str | Sequence[str]) -> tuple[str, ...]:
+def parse_interval(name: str, given: str | Sequence[str]) -> tuple[str, ...]:
+    """The two columns, or the struct column, of an interval; a `PlanError` for anything else."""
     parts = (given,) if isinstance(given, str) else tuple(given)
     if len(parts) not in (1, 2) or not all(isinstance(part, str) and part for part in parts):
         raise PlanError(

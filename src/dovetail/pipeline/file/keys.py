@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date, time
 from functools import cache
 from typing import Any
 
@@ -128,6 +129,11 @@ def _band(value: Any) -> str | None:
     return None
 
 
+def _bands(value: Any) -> str | None:
+    found = [_band(one) for one in value] if isinstance(value, list) else [f"it is {_what(value)}"]
+    return next((why for why in found if why), None)
+
+
 def _keys(value: Any) -> str | None:
     if isinstance(value, str):
         return None if value else "it is empty"
@@ -154,7 +160,9 @@ PAIR = Kind("a list of two texts", _pair)
 KEYS = Kind('a column, or a list of columns and pairs such as ["k", ["left", "right"]]', _keys)
 PREDICATES = Kind('a list of predicates such as [["orders.id", "items.order_id"]]', _predicates)
 BAND = Kind('a band such as ["price", 0.05] or ["at", "at", "-1 hour", "2 hours"]', _band)
+BANDS = Kind('a band such as ["at", "at", "-1 hour", "2 hours"], or a list of bands', _either(_band, _bands))
 TEXT_OR_NUMBER = Kind("text or a number", _is(str, int, float))
+TEXT_NUMBER_OR_TIME = Kind("text, a number, a date or a time", _is(str, int, float, date, time))
 TEXT_OR_NAMES = Kind("text or a list of texts", _either(_nonempty, _texts))
 TEXT_OR_PAIR = Kind("text or a list of two texts", _either(_nonempty, _pair))
 LIST = Kind("a list", _is(list))
@@ -265,10 +273,13 @@ _ARGUMENTS: dict[str, Kind] = {
         ("null_safe", "with_phase", "strict", "allow_exact", "reciprocal", "overlap", "ignore_overlaps"), FLAG
     ),
     **dict.fromkeys(("partitions", "k"), COUNT),
-    **dict.fromkeys(("left_interval", "right_interval", "relation"), TEXT_OR_NAMES),
+    **dict.fromkeys(("interval", "left_interval", "right_interval", "relation"), TEXT_OR_NAMES),
     **dict.fromkeys(("on", "by"), KEYS),
     "memory": SIZE,
     **dict.fromkeys(("lookup", "tolerance", "min_overlap", "max_gap", "min_fraction"), TEXT_OR_NUMBER),
+    **dict.fromkeys(("gap", "max_distance", "width"), TEXT_OR_NUMBER),
+    "origin": TEXT_NUMBER_OR_TIME,
+    "aggregates": TEXTS_BY_NAME,
     "ties": TIES,
     "tune": TUNE,
     "on_miss": MISSES,
@@ -280,7 +291,7 @@ _ARGUMENTS: dict[str, Kind] = {
     "end_of_input": TEXT_OR_TEXTS,
     "rows": NUMBERS,
     "closed": TEXT_OR_PAIR,
-    **dict.fromkeys(("split_points", "hot"), LIST),
+    **dict.fromkeys(("split_points", "hot", "limits"), LIST),
     "collections": OPTIONS,
     "variables": TABLE,
 }
@@ -302,6 +313,8 @@ def join_shape(join: str) -> Shape:
     steps = dict.fromkeys(_FUNCTIONS[join].inputs, NAMES_OR_TABLE if join == "online_multijoin" else TEXT)
     options = inspect.signature(options_of(join)).parameters.values()
     arguments = {option.name: _ARGUMENTS[option.name] for option in options}
+    if join == "band_join":
+        arguments |= {"within": BANDS}
     if join == "online_multijoin":
         arguments |= {"on": PREDICATES, "suffixes": TEXTS_BY_NAME}
     needed = tuple(option.name for option in options if option.default is option.empty)

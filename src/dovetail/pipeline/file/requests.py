@@ -30,6 +30,8 @@ def _converted(pipeline: Pipeline, key: str, value: Any) -> Any:
         return [tuple(part) if isinstance(part, list) else part for part in value]
     if key == "on" and isinstance(value, list):
         return [_term(term) if isinstance(term, list) else term for term in value]
+    if key == "within" and isinstance(value[0], list):
+        return [_term(term) for term in value]
     if key == "within":
         return tuple(_distance(part) if at >= len(value) - (1 if len(value) == 2 else 2) else part
                      for at, part in enumerate(value))  # fmt: skip

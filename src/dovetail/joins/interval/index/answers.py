@@ -6,7 +6,7 @@ The number of matches of a left row, whether it has any, and its first match eac
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -15,22 +15,26 @@ import pyarrow as pa
 
 from dovetail.engine.columns import nbytes, take_columns
 from dovetail.engine.exchanged import Delivery
-from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.kernels.arrays import I64, AnyArray, Bool
+from dovetail.engine.keys import KeyEncoder, bound_numbers
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.spool import Spool
+from dovetail.errors import DataError
 from dovetail.joins.interval.index.overlap_index import OverlapIndex
-from dovetail.joins.interval.relation import Relation, SideColumns, classify, encode_stream
+from dovetail.joins.interval.relation import EncodedSide, Relation, SideColumns, classify, encode_stream
 
-Kind = Literal["count", "left_semi", "left_anti", "first", "last", "any"]
-COUNT = "n_overlaps"
+Kind = Literal["count", "cover", "coverage", "left_semi", "left_anti", "first", "last", "any"]
+COUNT, COVERED = "n_overlaps", "covered"
 INDEX_BYTES = 112  # of a right row while its index is built: the row, two orders, and what sorting needs
+UNION_BYTES = 48  # of a right row beside that: its bounds as numbers, and running totals of the union
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question about each left row; `outer` keeps rows without a match if the kind is first, last or any.
 
+    `cover` is how much of a row the right rows cover together, in units of their codes; `coverage` is that and count.
     `started` names the columns, one per side, that say whether a row starts in this cell: a pair is then counted only
     in the cell in which one of the two starts.
     """
@@ -66,18 +70,16 @@ class RightIndex:
         chosen = None if keys is None else keys[usable]
         self.rows = rows
         self._weights = RowBytes(rows.schema).each(rows)
-        self.index = OverlapIndex.build(chosen, codes.start[usable], codes.end[usable], budget, codes.h, codes.shift)
+        wanted = question.kind in ("cover", "coverage")
+        numbers = _numbers(rows[own.start], rows[own.end], usable) if wanted else None
+        self.index = OverlapIndex.build(
+            chosen, codes.start[usable], codes.end[usable], budget, codes.h, codes.shift, numbers
+        )
 
     def ask(self, rows: pa.RecordBatch, kind: Kind) -> npt.NDArray[np.int64]:
         """Per left row: the number of matches, 1 or 0 for whether there is one, or the right row's position or -1."""
-        own, other = self.question.left, self.question.right
-        usable = classify(rows[own.start], rows[own.end], own.closed) == 0
-        keys: npt.NDArray[np.int64] | None = None
-        if self._keys is not None:
-            keys, valid = self._keys.find([rows[key] for key in own.keys])
-            usable &= valid
-        codes = encode_stream(rows[own.start], rows[own.end], own.closed, other.closed)
-        some = (None if keys is None else keys[usable], codes.start[usable], codes.end[usable], self.table)
+        usable, keys, codes = self._encoded(rows)
+        some = (keys, codes.start[usable], codes.end[usable], self.table)
         if kind in ("first", "last", "any"):
             answer = np.full(rows.num_rows, -1, np.int64)
             found = getattr(self.index, kind)(*some)
@@ -87,6 +89,28 @@ class RightIndex:
             return answer
         answer = np.zeros(rows.num_rows, np.int64)
         answer[usable] = self.index.count(*some) if kind == "count" else self.index.exists(*some)
+        return answer
+
+    def _encoded(self, rows: pa.RecordBatch) -> tuple[Bool, I64 | None, EncodedSide]:
+        """Which left rows are usable, the key codes of these, and the codes of all bounds."""
+        own, other = self.question.left, self.question.right
+        usable = classify(rows[own.start], rows[own.end], own.closed) == 0
+        keys: npt.NDArray[np.int64] | None = None
+        if self._keys is not None:
+            keys, valid = self._keys.find([rows[key] for key in own.keys])
+            usable &= valid
+        codes = encode_stream(rows[own.start], rows[own.end], own.closed, other.closed)
+        return usable, None if keys is None else keys[usable], codes
+
+    def covered(self, rows: pa.RecordBatch) -> AnyArray:
+        """Per left row how much of it the right rows cover together."""
+        own = self.question.left
+        usable, keys, codes = self._encoded(rows)
+        numbers = _numbers(rows[own.start], rows[own.end], usable)
+        answer = np.zeros(rows.num_rows, numbers[0].dtype)
+        answer[usable] = self.index.covered(keys, codes.start[usable], codes.end[usable], numbers)
+        if answer.dtype == np.int64 and answer.min(initial=0) < 0:
+            raise DataError("an interval is longer than 2^63 - 1 units, too long for its covered length; shorten it.")
         return answer
 
     def weights(self, found: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -104,6 +128,10 @@ def answer(question: Question, index: RightIndex, rows: pa.RecordBatch) -> Itera
     """The answers for a batch of left rows; right rows are added in as large batches as the budget allows."""
     from dovetail.joins.interval.operators.spec import stretches  # as above
 
+    if question.kind == "coverage":
+        counted = finished(replace(question, kind="count"), rows, index.ask(rows, "count"), None)
+        yield finished(replace(question, kind="cover"), counted, index.covered(rows), None)
+        return
     found = index.ask(rows, question.kind)
     if question.kind in ("count", "left_semi", "left_anti"):
         yield finished(question, rows, found, None)
@@ -115,13 +143,12 @@ def answer(question: Question, index: RightIndex, rows: pa.RecordBatch) -> Itera
             yield finished(question, rows.slice(first, last - first), found[first:last], index.rows)
 
 
-def finished(
-    question: Question, rows: pa.RecordBatch, found: npt.NDArray[np.int64], right: pa.RecordBatch | None
-) -> pa.RecordBatch:
-    """Left rows with their answer: with a count or a right row added, or filtered."""
+def finished(question: Question, rows: pa.RecordBatch, found: AnyArray, right: pa.RecordBatch | None) -> pa.RecordBatch:
+    """Left rows with their answer: with a count, a length or a right row added, or filtered."""
     kind = question.kind
-    if kind == "count":
-        return pa.RecordBatch.from_arrays([*rows.columns, pa.array(found)], names=[*rows.schema.names, COUNT])
+    if kind in ("count", "cover"):
+        added = COUNT if kind == "count" else COVERED
+        return pa.RecordBatch.from_arrays([*rows.columns, pa.array(found)], names=[*rows.schema.names, added])
     if kind in ("left_semi", "left_anti"):
         return rows.filter(pa.array((found > 0) == (kind == "left_semi")))
     assert right is not None, "a right row was asked for, but the right rows are not there"  # noqa: S101  (our callers)
@@ -136,7 +163,7 @@ def finished(
 def answer_cell(
     question: Question, batches: Iterable[pa.RecordBatch], metrics: Metrics | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The answers of one cell (count, semi or anti) from batches in which all right rows come before the left ones.
+    """The answers of one cell (count, cover, semi or anti) from batches in which all right rows come first.
 
     Right rows that do not fit the budget are indexed in portions; left rows are then spooled, as many at a time as the
     budget can hold answers for, and read once per portion.
@@ -163,7 +190,8 @@ class _Cell:
         self._right, self._left = self._spool("right"), self._spool("left")
         room = question.memory // 8
         self._left_rows = max(1024, room // 8)  # left rows whose answers are held at once
-        self._portion_rows = max(1024, question.memory // 2 // (INDEX_BYTES * (2 if question.started else 1)))
+        each = (INDEX_BYTES + UNION_BYTES * (question.kind == "cover")) * (2 if question.started else 1)
+        self._portion_rows = max(1024, question.memory // 2 // each)
         self._portion_bytes, self._right_bytes = room // (2 if question.started else 1), 0
         self._portions: list[RightIndex] | None = None
 
@@ -191,7 +219,7 @@ class _Cell:
     def _by_portions(self) -> Iterator[pa.RecordBatch]:
         with self.budget.reserve("answers") as held:
             held.grow(8 * self._left.rows)
-            found = np.zeros(self._left.rows, np.int64)
+            found = np.zeros(self._left.rows, self._kind)
             for portion in _portions(self._right.read(), self._portion_rows, self._portion_bytes):
                 self.metrics.add("portions", 1, unit="indexes")
                 indexes, at = self._indexes(portion), 0
@@ -219,19 +247,32 @@ class _Cell:
             indexes.append(RightIndex(self.question, rows.filter(rows[self.question.started[1]]), self.budget))
         return indexes
 
-    def _found(self, indexes: list[RightIndex], rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    @property
+    def _kind(self) -> type[np.float64] | type[np.int64]:
+        """The type of the answers."""
+        bounds = self._delivery.schemas["left"].field(self.question.left.start).type
+        return np.float64 if self.question.kind == "cover" and pa.types.is_floating(bounds) else np.int64
+
+    def _found(self, indexes: list[RightIndex], rows: pa.RecordBatch) -> AnyArray:
+        """Answers that add up over portions of the right rows: lengths do, because these are disjoint."""
         kind: Kind = "count" if self.question.kind == "count" else "left_semi"
-        found = indexes[0].ask(rows, kind)
+        found = [each.covered(rows) if self.question.kind == "cover" else each.ask(rows, kind) for each in indexes]
         if not self.question.started:
-            return found
-        here = np.asarray(rows[self.question.started[0]])
-        return np.where(here, found, indexes[1].ask(rows, kind))
+            return found[0]
+        return np.where(np.asarray(rows[self.question.started[0]]), *found)
 
     def close(self) -> None:
         for index in self._portions or []:
             index.close()
         self._right.close()
         self._left.close()
+
+
+def _numbers(start: pa.Array, end: pa.Array, usable: Bool) -> tuple[AnyArray, AnyArray]:
+    """The bounds of usable rows as int64 or float64, whose differences are lengths."""
+    numbers = [bound_numbers(bound)[usable] for bound in (start, end)]
+    kind = np.float64 if numbers[0].dtype.kind == "f" else np.int64
+    return numbers[0].astype(kind, copy=False), numbers[1].astype(kind, copy=False)
 
 
 def _whole(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:

@@ -10,7 +10,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.index.answers import INDEX_BYTES
+from dovetail.joins.interval.index.answers import INDEX_BYTES, UNION_BYTES
 from dovetail.joins.interval.plan.bins import BinCells, OrderCells, key_pairs
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute, bounds_only
 from dovetail.joins.interval.plan.native import (
@@ -125,6 +125,12 @@ def choose_counts(inputs: Inputs) -> IndexRoute | NativeRoute:
         if strategy(inputs.request.relation) == "bins":
             return _index_in_ranges(inputs)
     return _native(inputs)
+
+
+def choose_coverage(inputs: Inputs) -> IndexRoute | None:
+    """The index of all right rows that answers counts and covered lengths at once, if it fits the budget."""
+    fits = _codes_obstacle(inputs) is None and _right_fits(inputs, more=UNION_BYTES)
+    return IndexRoute(inputs, _index_reason(inputs)) if fits else None
 
 
 def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | None:
@@ -267,13 +273,13 @@ def _index_in_ranges(inputs: Inputs) -> IndexRoute:
     return IndexRoute(inputs, reason, range_cells(inputs, min(ranges, MOST_RANGES)))
 
 
-def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
-    """Whether an index of right rows, with the rows themselves if needed, fits the budget of a task.
+def _right_fits(inputs: Inputs, with_rows: bool = False, more: int = 0) -> bool:
+    """Whether an index of right rows, with the rows themselves or `more` bytes each if needed, fits a task's budget.
 
     Rows that could fit are measured by a job, if planning has not measured them.
     """
     stats, memory = inputs.statistics[1], inputs.request.memory
-    size = stats.usable * (INDEX_BYTES + 2 * (stats.row_bytes if with_rows else stats.key_bytes))
+    size = stats.usable * (INDEX_BYTES + more + 2 * (stats.row_bytes if with_rows else stats.key_bytes))
     if size > memory or not with_rows:
         return size <= memory
     texts = text_bytes(inputs.right) if stats.text_bytes is None else stats.text_bytes

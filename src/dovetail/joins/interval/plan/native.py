@@ -24,7 +24,7 @@ from dovetail.joins.interval.plan.cells import WHOLE, CellsJoin
 from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.spark.frames import RESERVED, quoted, require_classic
-from dovetail.spark.status import Execution, Node, last_execution, task_milliseconds
+from dovetail.spark.status import Node, add_costs, last_execution
 
 ORDER_RANGES = 16  # ranges of a before or after join, unless the user says how many
 ROWS_OUT = "number of output rows"
@@ -52,14 +52,14 @@ class NativeRoute:
         """The joined rows of checked sides."""
         return self._join(left, right).answer(self.inputs.request.how, self.inputs.request.keep)
 
-    def counts(self, left: Side, right: Side) -> DataFrame:
-        """Left rows with the number of their matches, by joining and adding up."""
+    def counts(self, left: Side, right: Side, total: str = f"count({_MATCHED})", name: str = COUNT) -> DataFrame:
+        """Left rows with the number of their matches, or another SQL aggregate of them, by joining and adding up."""
         columns = F.first(F.struct(*map(quoted, left.frame.columns))).alias(WHOLE)
         tagged = replace(left, frame=left.frame.withColumn(_COUNTED, F.monotonically_increasing_id()))
         marked = replace(right, frame=right.frame.withColumn(_MATCHED, F.lit(1)))
         pairs = self._join(tagged, marked).answer("left")
-        counted = pairs.groupBy(_COUNTED).agg(columns, F.count(_MATCHED).alias(COUNT))
-        return counted.select(f"{WHOLE}.*", COUNT)
+        counted = pairs.groupBy(_COUNTED).agg(columns, F.expr(total).alias(name))
+        return counted.select(f"{WHOLE}.*", name)
 
     def explain(self) -> list[str]:
         """The placement of rows, a line each."""
@@ -140,25 +140,11 @@ def _measured(spark: SparkSession, left: Side, right: Side) -> Metrics:
             metrics.add("placed", max(placed), side=side.name)
     joins = [node for node in run.nodes if node.name.endswith("Join") and left.mark in node.description]
     metrics.add("pairs", sum(node.values.get(ROWS_OUT, 0) for node in joins))
-    metrics.add("bytes_written", _total(run, "spill size"), unit="bytes")
     metrics.note("counted by Spark: pairs include rows that an outer join kept, bytes_written is the size of spills")
-    _add_times(spark, run, metrics)
+    add_costs(spark, run, metrics)
     return metrics
 
 
 def _makes(node: Node, column: str) -> bool:
     """Whether the node is the explode that makes this column: the column is the last one in its description."""
     return node.name == "Generate" and f"[{column}#" in node.description
-
-
-def _total(run: Execution, what: str) -> int:
-    return sum(node.values.get(what, 0) for node in run.nodes)
-
-
-def _add_times(spark: SparkSession, run: Execution, metrics: Metrics) -> None:
-    """The task times of the longest stage, one entry per task, which show the skew."""
-    stages = [task_milliseconds(spark, stage) for stage in run.stages]
-    for milliseconds in max(stages, key=sum, default=[]):
-        task = Metrics()
-        task.add_ns("task_time", milliseconds * 1_000_000, per_task=True)
-        metrics.merge(task)

@@ -146,7 +146,10 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     """Both sides under output names; every column that the request names is checked here."""
     for name, frame in (("left", left), ("right", right)):
         check_input(name, frame, "an interval join")
-    intervals = _bounds("left", left, request.left_interval), _bounds("right", right, request.right_interval)
+    intervals = (
+        find_bounds("left", left, request.left_interval, "left_interval"),
+        find_bounds("right", right, request.right_interval, "right_interval"),
+    )
     kind = _bound_type(left, None, "interval bounds", intervals[0][0], intervals[1][0])
     kind = type_with_codes(left, "interval bounds", kind, "left_interval")
     keys = common_keys(left, right, request.keys, "on")
@@ -178,9 +181,11 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
 _Bound = tuple[str, T.DataType]
 
 
-def _bounds(name: str, frame: DataFrame, interval: tuple[str, ...]) -> tuple[T.DataType, _Bound, _Bound]:
+def find_bounds(
+    name: str, frame: DataFrame, interval: tuple[str, ...], argument: str
+) -> tuple[T.DataType, _Bound, _Bound]:
     """The type of an input's bounds, and the SQL name and own type of each."""
-    argument, what = f"{name}_interval", f"{name} interval"
+    what = f"{name} interval"
     if len(interval) == 2:
         start, end = (find_column(name, frame, column, argument) for column in interval)
         kinds = [frame.schema[bound].dataType for bound in (start, end)]

@@ -1,0 +1,1 @@
+"""Functions of interval sets as plans of Spark's own operators."""

@@ -1,0 +1,210 @@
+"""Functions of two sets, and pieces of one, by the index and the joins of interval joins; no pair is formed in vain.
+
+* Coverage: counts and covered lengths from an index of all right rows, if it fits the budget. Otherwise the right rows
+  are merged by a sweep, so that lengths add up over ranges of time.
+* Difference: left rows joined with the gaps of the right ones; every pair is a piece of the result.
+* Disjoint pieces: rows joined with the pieces between all bounds of their key; every pair is a piece of a row.
+Reference: docs/algorithms/sets.md, 4 and 5.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from decimal import Decimal
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
+
+from dovetail.joins.interval.api import IntervalPlan, make_plan
+from dovetail.joins.interval.index.answers import COUNT, COVERED
+from dovetail.joins.interval.plan.choose import choose_counts, choose_coverage
+from dovetail.joins.interval.plan.index import IndexRoute
+from dovetail.joins.interval.plan.native import NativeRoute
+from dovetail.joins.interval.plan.sides import find_bounds, prepare
+from dovetail.joins.interval.plan.statistics import Inputs, collect_statistics
+from dovetail.joins.interval.request import JoinOptions
+from dovetail.joins.interval.request import Request as PairRequest
+from dovetail.joins.sets.plan.cuts import Cuts, choose_cuts
+from dovetail.joins.sets.plan.depth import depths
+from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free, make_rows
+from dovetail.joins.sets.plan.scale import Scale
+from dovetail.joins.sets.plan.sweep import N_MERGED, gaps, merged
+from dovetail.joins.sets.request import Request
+from dovetail.spark.frames import quoted, unquoted
+from dovetail.spark.inputs import check_input, common_keys, common_type
+from dovetail.spark.task_errors import translate_task_errors
+
+FRACTION = "covered_fraction"
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Both inputs with their bounds as numbers of one type, and the request."""
+
+    left: Rows
+    right: Rows
+    request: PairRequest
+
+    @property
+    def of_right(self) -> Request:
+        """The request of a sweep over the right rows."""
+        asked, keys = self.request, tuple(key.right for key in self.request.keys)
+        closed = asked.relation.right_closed
+        return Request(asked.right_interval, keys, closed, asked.invalid, asked.memory, asked.partitions)
+
+
+def prepare_pair(left: DataFrame, right: DataFrame, request: PairRequest, what: str) -> Pair:
+    """Both inputs, checked against the request; no job starts."""
+    translate_task_errors()
+    for name, frame in (("left", left), ("right", right)):
+        check_input(name, frame, what)
+    one = find_bounds("left", left, request.left_interval, "left_interval")
+    other = find_bounds("right", right, request.right_interval, "right_interval")
+    kind = common_type(left, "interval bounds", one[0], other[0])
+    keys = common_keys(left, right, request.keys, "on")
+    closed, invalid = request.relation.left_closed, request.invalid
+    return Pair(
+        make_rows("left", left, (kind, one[1][0], one[2][0]), [key.left for key in keys], closed, invalid),
+        make_rows("right", right, (kind, other[1][0], other[2][0]), [key.right for key in keys], closed, invalid),
+        request,
+    )
+
+
+def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
+    """Left rows with count, covered length and fraction; the inputs of the route that gives them, and its lines."""
+    check_free(pair.left, (COUNT, COVERED, FRACTION))
+    left, right = (side.frame.select(*map(quoted, side.columns)) for side in (pair.left, pair.right))
+    request = replace(pair.request, how="left_anti")  # every left row is kept, and right rows are not
+    sides = prepare(left, right, request)
+    inputs = Inputs(request, *sides, collect_statistics(*sides, request))
+    whole = choose_coverage(inputs)
+    if whole is not None:
+        steps = [f"route: {whole.name}, algorithm: {whole.algorithm} ({whole.reason})"]
+        return _measured(pair, whole.counts(*inputs.checked(), "coverage")), inputs, steps
+    counting = choose_counts(inputs)
+    counted = counting.counts(*inputs.checked()).select(*map(quoted, pair.left.columns), COUNT)
+    cuts = choose_cuts(pair.right, pair.of_right, [pair.right.start])
+    union = merged(pair.right, pair.of_right, cuts).drop(N_MERGED)
+    # The statistics of all right rows serve for their union: it has no more rows, and begins where they begin.
+    joined = replace(inputs, **dict(zip(("left", "right"), prepare(counted, union, request), strict=True)))
+    steps = [f"counts: route {counting.name}, algorithm: {counting.algorithm} ({counting.reason})"]
+    steps += [cuts.explain(), *counting.explain()]
+    return _measured(pair, _covered(pair, joined)), inputs, steps
+
+
+def _covered(pair: Pair, inputs: Inputs) -> DataFrame:
+    """Left rows with what the disjoint right rows cover of them, in units of the bounds' numbers."""
+    route, (left, right) = choose_counts(inputs), inputs.checked()
+    if isinstance(route, IndexRoute):
+        return route.counts(left, right, "cover")
+    assert isinstance(route, NativeRoute), "the routes of counts"  # noqa: S101  (there are two)
+    number = pair.left.scale.number
+    if isinstance(inputs.left.bound_type, T.DecimalType) and isinstance(pair.left.scale.kind, T.TimeType):
+        number = Scale(T.DecimalType(11, 6)).number
+    low = f"greatest({number(left.start)}, {number(right.start)})"
+    shared = f"least({number(left.end)}, {number(right.end)}) - {low}"
+    total = f"coalesce(sum(if({right.start} is null, null, {shared})), 0)"
+    return route.counts(left, right, total, COVERED)
+
+
+def _measured(pair: Pair, found: DataFrame) -> DataFrame:
+    """The left columns, the count, the covered length in its unit, and its share of the row."""
+    scale, rows = pair.left.scale, pair.left
+    covered, kind = COVERED, found.schema[COVERED].dataType
+    if isinstance(scale.kind, T.DecimalType):
+        digits = scale.kind.scale
+        if isinstance(kind, T.LongType):  # units of the last digit
+            covered = f"{covered} * cast('{Decimal(1).scaleb(-digits):f}' as decimal({digits + 1}, {digits}))"
+        covered = f"cast({covered} as decimal(38, {digits}))"
+    elif isinstance(scale.kind, T.TimeType) and isinstance(kind, T.DecimalType):
+        covered = f"{covered} * 1000000"
+    length = scale.length(covered)
+    start, end = _written(rows)
+    own = scale.length(f"{scale.number(end)} - {scale.number(start)}")
+    share = f"if({scale.number(start)} < {scale.number(end)}, cast({length} as double) / cast({own} as double), null)"
+    return found.selectExpr(*map(quoted, rows.columns), COUNT, f"{length} as {COVERED}", f"{share} as {FRACTION}")
+
+
+def _written(rows: Rows) -> tuple[str, str]:
+    """SQL: the bounds of the rows as their input has them."""
+    if len(rows.named) == 2:
+        return quoted(rows.named[0]), quoted(rows.named[1])
+    first, last = rows.frame.schema[rows.named[0]].dataType.names  # type: ignore[attr-defined]  # a struct of two
+    return f"{quoted(rows.named[0])}.{quoted(first)}", f"{quoted(rows.named[0])}.{quoted(last)}"
+
+
+def subtracted(pair: Pair) -> tuple[DataFrame, IntervalPlan, Cuts]:
+    """The pieces of left rows that no right row covers, and the join and the sweep that give them."""
+    left, right = pair.left, pair.right
+    limits = left.usable().groupBy(*left.keys).agg(F.min(left.start), F.max(left.end))
+    cuts = choose_cuts(right, pair.of_right, [right.start])
+    found = gaps(right, cuts, limits)
+    pieces, plan = _cut_by(left, found, right, pair.request)
+    whole = _kept_whole(pair)
+    return pieces if whole is None else pieces.union(whole), plan, cuts
+
+
+def _kept_whole(pair: Pair) -> DataFrame | None:
+    """Left rows that no piece stands for: those with a null key, and points that no right row holds."""
+    left, closed = pair.left, pair.request.relation.left_closed
+    keyless = " or ".join(f"{key} is null" for key in left.keys)
+    no_key = replace(left, keys=()).usable().where(keyless) if keyless else None
+    columns = left.with_bounds(left.start, left.end)
+    none = None if no_key is None else no_key.selectExpr(*columns)
+    if closed != "both":
+        return none
+    start, end = _written(left)
+    points = left.usable().where(f"{left.start} = {left.end}").select(*map(quoted, left.columns))
+    others = pair.right.frame.select(*map(quoted, pair.right.columns))
+    alone = make_plan(points, others, replace(pair.request, how="left_anti")).frame()
+    alone = alone.selectExpr(*left.with_bounds(left.scale.number(start), left.scale.number(end)))
+    return alone if none is None else none.union(alone)
+
+
+def disjoint(rows: Rows, request: Request, cuts: Cuts) -> tuple[DataFrame, IntervalPlan]:
+    """A row for each piece of each row, or for each piece with aggregates of the rows that hold it; and the join."""
+    found = depths(rows, cuts, every_bound=True).where(f"{rows.start} < {rows.end}")
+    found = found.selectExpr(*rows.keys, rows.start, rows.end)
+    keys = [unquoted(key) for key in rows.keys]
+    options = JoinOptions(left_interval=request.interval, on=list(keys), invalid=request.invalid, memory=request.memory)
+    more = aggregate_columns(rows, request.aggregates, [*keys, *rows.named, N_MERGED])
+    pieces, plan = _cut_by(rows, found, rows, options.request())
+    if request.aggregates is None:
+        return pieces, plan
+    each = pieces.groupBy(*rows.keys, *map(quoted, rows.named)).agg(F.count("*").alias(N_MERGED), *more)
+    order = [*rows.keys, *map(quoted, rows.named), N_MERGED]
+    return each.select(*order, *map(quoted, each.columns[len(order) :])), plan
+
+
+def _cut_by(rows: Rows, found: DataFrame, by: Rows, request: PairRequest) -> tuple[DataFrame, IntervalPlan]:
+    """The common parts, longer than zero, of rows and ranges, which have the keys and the numbers of `by`."""
+    names = _free_names(rows, [*(f"key_{number}" for number in range(len(rows.keys))), "low", "high"])
+    bounds = [by.scale.bound(number) for number in (by.start, by.end)]
+    ranges = found.selectExpr(*(f"{e} as {n}" for e, n in zip([*by.keys, *bounds], names, strict=True)))
+    options = JoinOptions(
+        left_interval=request.left_interval,
+        right_interval=names[-2:],
+        on=[(unquoted(key), name) for key, name in zip(rows.keys, names, strict=False)],
+        closed="neither",
+        invalid=request.invalid,
+        memory=request.memory,
+        partitions=request.partitions,
+    )
+    plan = make_plan(rows.frame.select(*map(quoted, rows.columns)), ranges, options.request())
+    number, (start, end) = rows.scale.number, _written(rows)
+    low = f"greatest({number(start)}, {number(names[-2])})"
+    high = f"least({number(end)}, {number(names[-1])})"
+    return plan.frame().selectExpr(*rows.with_bounds(low, high)), plan
+
+
+def _free_names(rows: Rows, wanted: list[str]) -> list[str]:
+    taken, mark = {column.lower() for column in rows.columns}, "piece_"
+    while any(f"{mark}{name}" in taken for name in wanted):
+        mark += "_"
+    return [f"{mark}{name}" for name in wanted]
+
+
+def explained(plan: IntervalPlan) -> list[str]:
+    """The lines of an interval join below another plan."""
+    return [f"  {line}" for line in plan.explain().splitlines()]

@@ -1,0 +1,176 @@
+"""Prepares one input: its bounds as numbers beside its columns, and which rows have an interval."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
+
+from dovetail.errors import PlanError
+from dovetail.joins.interval.plan.sides import find_bounds
+from dovetail.joins.interval.relation import Closed
+from dovetail.joins.interval.request import Invalid
+from dovetail.joins.sets.plan.scale import Scale
+from dovetail.joins.sets.request import Request
+from dovetail.request import Key
+from dovetail.spark.frames import RESERVED, quoted
+from dovetail.spark.inputs import check_input, common_keys, common_type, type_with_codes
+from dovetail.spark.task_errors import MARK, translate_task_errors
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """An input with two columns of ours: its bounds as numbers. Keys and bounds are SQL names.
+
+    A row is usable if it has an interval and a key: no bound is null, it is not inverted or empty, and no key is null.
+    """
+
+    name: str
+    frame: DataFrame
+    columns: tuple[str, ...]
+    named: tuple[str, ...]  # the columns of the bounds, or the struct column
+    keys: tuple[str, ...]
+    scale: Scale
+    closed: Closed
+    invalid: Invalid
+    mark: str  # part of the names of our columns, unique to the plan
+
+    @property
+    def start(self) -> str:
+        """The column of starts."""
+        return f"{RESERVED}s{self.mark}"
+
+    @property
+    def end(self) -> str:
+        """The column of ends."""
+        return f"{RESERVED}e{self.mark}"
+
+    @property
+    def _inverted(self) -> str:
+        broken = f"{self.start} > {self.end}"
+        if self.scale.floating:
+            both = f"{self.start} is not null and {self.end} is not null"
+            broken = f"({broken} or ({both} and (isnan({self.start}) or isnan({self.end}))))"
+        return f"if({broken}, true, false)"
+
+    @property
+    def _matches(self) -> str:
+        holds = f"{self.start} {'<=' if self.closed == 'both' else '<'} {self.end}"
+        if self.scale.floating:
+            holds += f" and not isnan({self.start}) and not isnan({self.end})"
+        return " and ".join([holds, *(f"{key} is not null" for key in self.keys)])
+
+    def usable(self) -> DataFrame:
+        """The usable rows; inverted ones are an error of the tasks that meet them, unless `invalid` allows them."""
+        return self.frame.where(self._checked(self._matches))
+
+    def unusable(self) -> DataFrame:
+        """The other rows, without inverted ones if `invalid` is drop."""
+        rest = f"not if({self._matches}, true, false)"
+        return self.frame.where(self._checked(rest if self.invalid != "drop" else f"{rest} and not {self._inverted}"))
+
+    def _checked(self, condition: str) -> str:
+        if self.invalid != "error":
+            return condition
+        text = f"{MARK}DataError: {self.name} input has an interval that ends before it starts or holds NaN, from "
+        remedy = ". Repair it, or pass invalid=\\'drop\\' (leave such rows out) or invalid=\\'null\\' (as null bounds)."
+        start, end = (f"coalesce(cast({self.scale.bound(n)} as string), 'null')" for n in (self.start, self.end))
+        return f"if({self._inverted}, raise_error(concat('{text}', {start}, ' to ', {end}, '{remedy}')), {condition})"
+
+    def output(self, start: str, end: str) -> list[str]:
+        """SQL: these numbers as bounds, under the names that the input has for them."""
+        bounds = [self.scale.bound(number) for number in (start, end)]
+        if len(self.named) == 2:
+            return [f"{bound} as {quoted(name)}" for bound, name in zip(bounds, self.named, strict=True)]
+        struct = self.frame.schema[self.named[0]].dataType
+        names = [field.replace("'", "\\'") for field in struct.names]  # type: ignore[attr-defined]  # a struct of two
+        pairs = ", ".join(f"'{name}', {bound}" for name, bound in zip(names, bounds, strict=True))
+        return [f"named_struct({pairs}) as {quoted(self.named[0])}"]
+
+    def with_bounds(self, start: str, end: str) -> list[str]:
+        """SQL: all columns of the input, with these numbers as bounds."""
+        new = self.output(start, end)
+        by_name = dict(zip(self.named, new, strict=True))
+        return [by_name.get(column, quoted(column)) for column in self.columns]
+
+
+def prepare_rows(frame: DataFrame, request: Request, what: str) -> Rows:
+    """The input of a function, checked against the request; no job starts."""
+    translate_task_errors()
+    check_input("rows", frame, what)
+    kind, (start, _), (end, _) = find_bounds("rows", frame, request.interval, "interval")
+    keys = [key.left for key in common_keys(frame, frame, [Key(k, k, True) for k in request.keys], "on")]
+    return make_rows("rows", frame, (kind, start, end), keys, request.closed, request.invalid)
+
+
+def make_rows(
+    name: str,
+    frame: DataFrame,
+    bounds: tuple[T.DataType, str, str],
+    keys: Iterable[str],
+    closed: Closed,
+    invalid: Invalid,
+) -> Rows:
+    """An input with its bounds, given by type and SQL names, as numbers."""
+    kind, *sides = bounds
+    type_with_codes(frame, "interval bounds", kind, "interval")
+    scale, mark = Scale(kind), uuid4().hex[:8]
+    named = tuple(dict.fromkeys(_top_column(side) for side in sides))
+    made = [f"{scale.number(side)} as {RESERVED}{which}{mark}" for which, side in zip("se", sides, strict=True)]
+    columns = tuple(frame.columns)
+    ready = frame.selectExpr(*map(quoted, columns), *made)
+    return Rows(name, ready, columns, named, tuple(map(quoted, keys)), scale, closed, invalid, mark)
+
+
+def _top_column(path: str) -> str:
+    """The column that a quoted name, or a quoted name and a field of it, begins with."""
+    return path.split("`.`")[0].strip("`").replace("``", "`")
+
+
+def check_free(rows: Rows, names: Iterable[str]) -> None:
+    """`PlanError` if the input has a column that the result adds."""
+    taken = {column.lower() for column in rows.columns}
+    twice = [name for name in names if name.lower() in taken]
+    if twice:
+        raise PlanError(f"{rows.name} input already has columns {twice}; rename them first.", argument=rows.name)
+
+
+def check_value(rows: Rows, kind: T.DataType, argument: str) -> None:
+    """`PlanError` for a value of a type that does not fit the bounds."""
+    common_type(rows.frame, argument, rows.scale.kind, kind, argument)
+    if isinstance(rows.scale.kind, T.IntegralType) and not isinstance(kind, T.IntegralType):
+        raise PlanError(
+            f"{argument} of type {kind.simpleString()} does not fit bounds of type {rows.scale.kind.simpleString()}; "
+            "cast one of them.",
+            argument=argument,
+        )
+
+
+def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Column]:
+    """The user's aggregates as named Columns; a `PlanError` for one that does not fit the input."""
+    if given is None:
+        return []
+    columns = (
+        [(F.expr(e) if isinstance(e, str) else e).alias(name) for name, e in given.items()]
+        if isinstance(given, Mapping)
+        else list(given)
+    )
+    try:
+        names = rows.frame.select(*map(quoted, rows.columns)).groupBy().agg(*columns).columns
+    except AnalysisException as problem:
+        raise PlanError(
+            f"aggregates={given!r} do not fit the columns {list(rows.columns)}; write aggregates such as 'sum(x)' over "
+            f"these. Spark says: {problem}",
+            argument="aggregates",
+        ) from problem
+    used = [name.lower() for name in (*taken, *names)]
+    twice = sorted({name for name in used if used.count(name) > 1})
+    if twice:
+        raise PlanError(f"aggregates: the result would have columns {twice} twice; rename them.", argument="aggregates")
+    return columns

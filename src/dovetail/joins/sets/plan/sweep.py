@@ -1,0 +1,107 @@
+"""Sweeps rows by start: clusters of rows that touch, and the gaps between them.
+
+A row begins a cluster if it starts beyond the largest end before it. Spark's window functions sort, sweep and spill;
+between the cells of a key, the largest end, the last cluster and its number are carried over.
+Reference: docs/algorithms/sets.md, 1 and 2.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+
+from dovetail.joins.sets.plan.cuts import Carried, Cuts
+from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free
+from dovetail.joins.sets.request import Distance, Request
+from dovetail.spark.frames import RESERVED, unquoted
+
+N_MERGED = "n_merged"
+CLUSTER, CLUSTER_START, CLUSTER_END = "cluster", "cluster_start", "cluster_end"
+_BEFORE, _NEW, _FIRST, _NUMBER, _LAST = (f"{RESERVED}{what}" for what in ("before", "new", "first", "number", "last"))
+_CARRIED_END, _CARRIED_FIRST, _CARRIED_NUMBER = (f"{RESERVED}carried_{what}" for what in ("end", "first", "number"))
+_PRECEDING = "rows between unbounded preceding and 1 preceding"
+
+
+def merged(rows: Rows, request: Request, cuts: Cuts) -> DataFrame:
+    """A row for each cluster: keys, bounds, the number of rows and their aggregates."""
+    keys = [unquoted(key) for key in rows.keys]
+    more = aggregate_columns(rows, request.aggregates, [*keys, *rows.named, N_MERGED])
+    groups = _clustered(rows, request.gap, cuts).groupBy(*rows.keys, _FIRST)
+    found = groups.agg(F.max(rows.end).alias(_LAST), F.count("*").alias(N_MERGED), *more)
+    given = found.columns[len(keys) + 3 :]
+    return found.selectExpr(*rows.keys, *rows.output(_FIRST, _LAST), N_MERGED, *(f"`{name}`" for name in given))
+
+
+def clustered(rows: Rows, request: Request, cuts: Cuts) -> DataFrame:
+    """Every row with the number and the bounds of its cluster, all null for rows without an interval or a key."""
+    check_free(rows, (CLUSTER, CLUSTER_START, CLUSTER_END))
+    columns = [f"`{column.replace('`', '``')}`" for column in rows.columns]
+    bound = rows.scale.bound
+    found = cuts.ends(_clustered(rows, request.gap, cuts), _NUMBER, rows.end, _LAST).selectExpr(
+        *columns,
+        f"{_NUMBER} as {CLUSTER}",
+        f"{bound(_FIRST)} as {CLUSTER_START}",
+        f"{bound(_LAST)} as {CLUSTER_END}",
+    )
+    none = bound(f"cast(null as {rows.scale.number_type})")
+    alone = [f"cast(null as bigint) as {CLUSTER}", f"{none} as {CLUSTER_START}", f"{none} as {CLUSTER_END}"]
+    return found.union(rows.unusable().selectExpr(*columns, *alone))
+
+
+def gaps(rows: Rows, cuts: Cuts, limits: DataFrame | None) -> DataFrame:
+    """Keys and numbers of the gaps between clusters that touch nothing, under the names of the rows' numbers.
+
+    `limits` has a row of the same keys and two numbers for each range that is searched; each yields its own gaps, from
+    its start to its end. Without limits there are gaps between two rows only.
+    """
+    start, end = rows.start, rows.end
+    between = _swept(rows, 0, cuts).where(f"{_NEW} and {_BEFORE} is not null")
+    inner = between.selectExpr(*rows.keys, f"{_BEFORE} as {start}", f"{start} as {end}")
+    if limits is None:
+        return inner
+    low, high, first, last = (f"{RESERVED}{what}" for what in ("low", "high", "low_row", "high_row"))
+    n = len(rows.keys)
+    own = [f"{RESERVED}l{number}" for number in range(n)]
+    ranges = limits.toDF(*own, low, high)
+    same = F.expr(" and ".join(f"{key} = {name}" for key, name in zip(rows.keys, own, strict=True)) or "true")
+    clipped = inner.join(ranges, same).selectExpr(
+        *own, f"greatest({start}, {low}) as {start}", f"least({end}, {high}) as {end}"
+    )
+    extent = rows.usable().groupBy(*rows.keys).agg(F.min(start).alias(first), F.max(end).alias(last))
+    none = f"cast(null as {rows.scale.number_type})"
+    head = f"named_struct('a', {low}, 'b', coalesce(least({first}, {high}), {high}))"
+    tail = f"named_struct('a', if({last} is null, {none}, greatest({last}, {low})), 'b', {high})"
+    outer = ranges.join(extent, same, "left").selectExpr(*own, f"explode(array({head}, {tail})) as piece")
+    outer = outer.selectExpr(*own, f"piece.a as {start}", f"piece.b as {end}")
+    every = clipped.union(outer).where(f"{start} < {end}")
+    return every.toDF(*map(unquoted, rows.keys), start, end)
+
+
+def _swept(rows: Rows, gap: Distance | None, cuts: Cuts) -> DataFrame:
+    """Usable rows with the largest end before them in order of start, and whether they begin a cluster."""
+    start, end = rows.start, rows.end
+    placed = cuts.carry(cuts.place(rows.usable(), start), Carried(_CARRIED_END, f"max({end})", "max"))
+    before = f"max({end}) {cuts.over(f'{start}, {end}', _PRECEDING)}"
+    found = placed.selectExpr("*", f"greatest({before}, {_CARRIED_END}) as {_BEFORE}").drop(_CARRIED_END)
+    if gap is None:  # rows that share no point stay apart
+        apart = f"{start} {'>' if rows.closed == 'both' else '>='} {_BEFORE}"
+    else:
+        length = rows.scale.distance("gap", gap)
+        apart = f"{start} > {_BEFORE}" + (f" and {start} - {_BEFORE} > {length}" if gap else "")
+    return found.selectExpr("*", f"{_BEFORE} is null or ({apart}) as {_NEW}")
+
+
+def _clustered(rows: Rows, gap: Distance | None, cuts: Cuts) -> DataFrame:
+    """Usable rows with the start of their cluster and its number within the key."""
+    first = f"if({_NEW}, {rows.start}, null)"
+    swept = cuts.carry(
+        _swept(rows, gap, cuts),
+        Carried(_CARRIED_FIRST, f"max({first})", "max"),
+        Carried(_CARRIED_NUMBER, f"count_if({_NEW})", "sum"),
+    )
+    over = cuts.over(f"{rows.start}, {rows.end}", "rows between unbounded preceding and current row")
+    return swept.selectExpr(
+        "*",
+        f"coalesce(max({first}) {over}, {_CARRIED_FIRST}) as {_FIRST}",
+        f"count_if({_NEW}) {over} + coalesce({_CARRIED_NUMBER}, 0) - 1 as {_NUMBER}",
+    )

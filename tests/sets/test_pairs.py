@@ -1,0 +1,207 @@
+"""Coverage, difference, disjoint pieces and windows on Spark, beside their definitions."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from tests import oracle
+from tests.sets.test_sweeps import DAY, KEYS, KINDS, NAMES, bag, frame_of, key_of, rows_of
+
+import dovetail
+from dovetail.errors import DataError, PlanError
+from dovetail.joins.interval.plan import choose
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROUTES = ["index", "ranges", "native"]
+
+
+def force(monkeypatch: pytest.MonkeyPatch, route: str) -> None:
+    """Take a route that larger inputs, or other types, would take."""
+    if route != "index":
+        monkeypatch.setattr(choose, "_right_fits", lambda *_, **__: False)
+        monkeypatch.setattr(choose, "INDEX_ROOM", 1 << 20)
+    if route == "native":
+        monkeypatch.setattr(choose, "_codes_obstacle", lambda _: "none of these types has codes")
+
+
+def same_key(a: Any, b: Any, on: list[str]) -> bool:
+    return all(oracle.same(a[name], b[name]) for name in on)
+
+
+def coverage(left: list[Any], right: list[Any], on: list[str], closed: str) -> list[tuple[Any, ...]]:
+    wanted = []
+    counts = oracle.count_overlaps(left, right, on=[(name, name) for name in on], closed=closed)
+    for row, count in counts:
+        usable = not oracle.is_empty(row["start"], row["end"], closed)
+        others = [b for b in right if same_key(row, b, on) and not oracle.is_empty(b["start"], b["end"], closed)]
+        covered = oracle.covered(others, row["start"], row["end"]) if usable else 0
+        length = row["end"] - row["start"] if usable else 0
+        wanted.append(
+            (*(row[name] for name in NAMES), count, covered, float(Fraction(covered, length)) if length else None)
+        )
+    return wanted
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("on", KEYS)
+@pytest.mark.parametrize("closed", ["left", "both", "neither"])
+def test_coverage_equals_the_definition(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, route: str, on: list[str], closed: Any
+) -> None:
+    force(monkeypatch, route)
+    left, right = rows_of(60 + len(on), n=40), rows_of(70, n=12, span=60)
+    partitions = 4 if route == "ranges" else None
+    plan = dovetail.plan_interval_coverage(
+        frame_of(spark, left), frame_of(spark, right), on=on, closed=closed, partitions=partitions
+    )
+    assert ("algorithm: index (the right side" in plan.explain()) == (route == "index")
+    assert bag(plan.frame()) == oracle.bag(coverage(left, right, on, closed))
+    assert plan.frame().columns == [*NAMES, "n_overlaps", "covered", "covered_fraction"]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(("kind", "value", "_gap"), KINDS, ids=[kind[0] for kind in KINDS])
+def test_coverage_of_every_type(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, route: str, kind: str, value: Any, _gap: Any
+) -> None:
+    force(monkeypatch, route)
+    left, right = ([r for r in rows_of(s, n=9) if None not in (r["start"], r["end"])] for s in (80, 81))
+    frames = [
+        frame_of(
+            spark,
+            [r | {"start": value(r["start"]), "end": value(r["end"])} for r in rows],
+            f"k string, start {kind}, end {kind}, v int",
+        )
+        for rows in (left, right)
+    ]
+    unit = value(1) - value(0)
+    seconds = unit.total_seconds() if isinstance(unit, dt.timedelta) else unit
+    found = (
+        dovetail.interval_coverage(*frames, on="k").select("v", "n_overlaps", "covered", "covered_fraction").collect()
+    )
+    wanted = {row[3]: row[4:] for row in coverage(left, right, ["k"], "left")}
+    for v, count, covered, share in found:
+        assert count == wanted[v][0]
+        assert float(covered) == pytest.approx(float(wanted[v][1] * seconds))
+        assert share == (None if wanted[v][2] is None else pytest.approx(wanted[v][2]))
+    assert isinstance(found[0]["covered"], Decimal) == kind.startswith("decimal")
+
+
+@pytest.mark.parametrize("on", KEYS)
+@pytest.mark.parametrize("closed", ["left", "both"])
+def test_differences_equal_the_definition(spark: SparkSession, on: list[str], closed: Any) -> None:
+    left, right = rows_of(90 + len(on), n=25), rows_of(91, n=15)
+    frames = frame_of(spark, left), frame_of(spark, right)
+    wanted, apart = [], []
+    for row in left:
+        usable = not oracle.is_empty(row["start"], row["end"], closed)
+        others = [b for b in right if same_key(row, b, on) and not oracle.is_empty(b["start"], b["end"], closed)]
+        met = [
+            b
+            for b in others
+            if usable and oracle.share_a_point(row["start"], row["end"], b["start"], b["end"], (closed, closed))
+        ]
+        if not met:
+            apart.append(tuple(row[name] for name in NAMES))
+        pieces = oracle.uncovered(others, row["start"], row["end"]) if usable else []
+        if usable and not met and row["start"] == row["end"]:
+            pieces = [(row["start"], row["end"])]
+        wanted += [(row["k"], *piece, row["v"]) for piece in pieces]
+    assert bag(dovetail.interval_subtract(*frames, on=on, closed=closed)) == oracle.bag(wanted)
+    assert bag(dovetail.interval_setdiff(*frames, on=on, closed=closed)) == oracle.bag(apart)
+
+
+@pytest.mark.parametrize("on", KEYS)
+@pytest.mark.parametrize("partitions", [None, 4])
+def test_disjoint_pieces_equal_the_definition(spark: SparkSession, on: list[str], partitions: int | None) -> None:
+    rows = rows_of(95, n=14)
+    wanted, states = [], []
+    for group in oracle.by_key(rows, on).values():
+        for start, end in oracle.pieces(group):
+            held = [row for row in group if row["start"] <= start and row["end"] >= end]
+            wanted += [(row["k"], start, end, row["v"]) for row in held]
+            if held:
+                states.append((*key_of(group[0], on), start, end, len(held), sum(row["v"] for row in held)))
+    frame = frame_of(spark, rows)
+    assert bag(dovetail.make_disjoint(frame, on=on, partitions=partitions)) == oracle.bag(wanted)
+    found = dovetail.make_disjoint(frame, on=on, partitions=partitions, aggregates={"total": "sum(v)"})
+    assert bag(found) == oracle.bag(states)
+
+
+@pytest.mark.parametrize(("width", "origin", "closed"), [(7, None, "left"), (5, 3, "both"), (100, -3, "neither")])
+def test_windows_equal_the_definition(spark: SparkSession, width: int, origin: Any, closed: Any) -> None:
+    rows = rows_of(97, n=30)
+    moved = [row | {name: None if row[name] is None else row[name] - 30 for name in ("start", "end")} for row in rows]
+    frame, base = frame_of(spark, moved), origin or 0
+    wanted, totals = [], dict[Any, list[int]]()
+    for row in moved:
+        if oracle.is_empty(row["start"], row["end"], closed):
+            continue
+        for number in range(-100, 100):
+            low, high = base + number * width, base + (number + 1) * width
+            inside = (
+                low <= row["start"] < high
+                if row["start"] == row["end"]
+                else max(low, row["start"]) < min(high, row["end"])
+            )
+            if inside:
+                overlap = min(high, row["end"]) - max(low, row["start"])
+                wanted.append((*(row[name] for name in NAMES), low, high, overlap))
+                if row["k"] is not None:
+                    totals.setdefault((row["k"], low, high), []).append(overlap)
+    given = {"width": width, "origin": origin, "closed": closed}
+    assert bag(dovetail.interval_window(frame, **given)) == oracle.bag(wanted)
+    pivot = [(*key, len(found), sum(found)) for key, found in totals.items()]
+    assert bag(dovetail.interval_pivot(frame, on="k", **given)) == oracle.bag(pivot)
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "width"),
+    [
+        ("timestamp_ntz", lambda n: DAY + dt.timedelta(minutes=n), "1 h"),
+        ("timestamp", lambda n: DAY + dt.timedelta(minutes=n), dt.timedelta(hours=1)),
+        ("decimal(12, 2)", lambda n: Decimal(n) / 4, 15),
+        ("double", lambda n: n / 4, 15.0),
+        ("float", lambda n: n / 4, Decimal(15)),
+        ("date", lambda n: (DAY + dt.timedelta(days=n)).date(), "60 days"),
+    ],
+)
+def test_windows_of_every_type(spark: SparkSession, kind: str, value: Any, width: Any) -> None:
+    start, end = value(-10), value(130)
+    frame = spark.createDataFrame([(start, end)], f"start {kind}, end {kind}")
+    found = dovetail.interval_window(frame, width=width, origin=value(0)).orderBy("window_start").collect()
+    assert [(row["window_start"], row["window_end"]) for row in found] == [
+        (value(at), value(at + 60)) for at in (-60, 0, 60, 120)
+    ]
+    unit = value(1) - value(0)
+    each = unit.total_seconds() if isinstance(unit, dt.timedelta) else unit
+    assert [row["overlap"] for row in found] == [each * n for n in (10, 60, 60, 10)]
+
+
+def test_wrong_requests(spark: SparkSession) -> None:
+    frame = frame_of(spark, rows_of(1, n=3))
+    dates = spark.createDataFrame([(dt.date(2024, 1, 1), dt.date(2024, 1, 2))], "start date, end date")
+    wrong: list[tuple[Any, str, str]] = [
+        (lambda: dovetail.interval_window(frame, width=0), "width", "above zero"),
+        (lambda: dovetail.interval_window(dates, width="1 h"), "width", "larger width"),
+        (lambda: dovetail.interval_window(frame, width=5, origin="x y"), "origin", "does not fit|do not compare"),
+        (lambda: dovetail.interval_pivot(frame, width="1 h"), "width", "give a number"),
+        (lambda: dovetail.interval_coverage(frame, frame, on="x"), "on", "no column 'x'"),
+        (lambda: dovetail.interval_coverage(frame.withColumnRenamed("v", "covered"), frame), "left", "already has"),
+        (lambda: dovetail.interval_subtract(frame, frame, left_interval="k"), "left_interval", "struct"),
+    ]
+    for call, argument, message in wrong:
+        with pytest.raises(PlanError, match=message) as caught:
+            call()
+        assert caught.value.argument == argument
+    broken = spark.createDataFrame([(9, 4)], "start int, end int")
+    for function in (dovetail.interval_coverage, dovetail.interval_subtract, dovetail.interval_setdiff):
+        with pytest.raises(DataError, match=r"end before they start|ends before it starts"):
+            function(broken, broken).collect()
+        assert function(broken, broken, invalid="drop").collect() == []
