@@ -184,6 +184,35 @@ def test_windows_of_every_type(spark: SparkSession, kind: str, value: Any, width
     assert [row["overlap"] for row in found] == [each * n for n in (10, 60, 60, 10)]
 
 
+def test_times_of_day(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    try:
+        left = spark.sql("select time'22:30:00' as start, time'23:30:00.5' as end")
+        right = spark.sql("select time'22:00:00' as start, time'22:45:00' as end")
+        for route in ROUTES:
+            force(monkeypatch, route)
+            found = dovetail.interval_coverage(left, right).select("n_overlaps", "covered").collect()
+            assert list(map(tuple, found)) == [(1, 900.0)]
+        rest = dovetail.interval_subtract(left, right).collect()
+        assert list(map(tuple, rest)) == [(dt.time(22, 45), dt.time(23, 30, 0, 500_000))]
+        windows = dovetail.interval_window(left, width="1 h").drop("start", "end").orderBy("window_start").collect()
+        ends = [(dt.time(22), dt.time(23), 1800.0), (dt.time(23), None, 1800.5)]  # midnight is no time of day
+        assert list(map(tuple, windows)) == ends
+    finally:
+        spark.conf.unset("spark.sql.timeType.enabled")
+
+
+def test_the_smallest_budget_takes_ranges(spark: SparkSession) -> None:
+    left = spark.range(0, 20_000).selectExpr("id * 10 + 6 as start", "id * 10 + 19 as end")
+    right = spark.range(1, 20_000).selectExpr("id * 10 + 5 as start", "id * 10 + 10 as end")
+    plan = dovetail.plan_interval_coverage(left, right, memory="1MB")
+    assert plan.explain().splitlines()[1].startswith("counts: route in_memory, algorithm: index (each range")
+    found = plan.frame().selectExpr("n_overlaps", "covered").groupBy("n_overlaps", "covered").count()
+    assert bag(found) == oracle.bag([(2, 8, 19_998), (1, 4, 2)])
+    assert plan.metrics().value("memory") <= 1 << 20
+    assert bag(dovetail.interval_merge(left, memory="1MB")) == oracle.bag([(6, 200_009, 20_000)])
+
+
 def test_wrong_requests(spark: SparkSession) -> None:
     frame = frame_of(spark, rows_of(1, n=3))
     dates = spark.createDataFrame([(dt.date(2024, 1, 1), dt.date(2024, 1, 2))], "start date, end date")

@@ -157,7 +157,7 @@ class WindowOptions(RowOptions):
     def request(self) -> Request:
         """The request, or a `PlanError` that says what to change."""
         width = _distance("width", self.width)
-        if width is None or width <= (timedelta() if isinstance(width, timedelta) else 0):
+        if not width:  # None or zero: nothing is below zero
             raise PlanError(f"width={self.width!r} must be above zero.", argument="width")
         return self._checked(width=width, origin=self.origin)
 
@@ -216,7 +216,7 @@ def _distance(argument: str, given: Any) -> Distance | None:
         raise PlanError(
             f'{argument}={given!r} must be a number, a timedelta, or text such as "10 min".', argument=argument
         )
-    if given < (timedelta() if isinstance(given, timedelta) else 0):
+    if given < type(given)(0):
         raise PlanError(f"{argument}={given!r} must not be below zero.", argument=argument)
     return given  # type: ignore[no-any-return]  # one of these types
 

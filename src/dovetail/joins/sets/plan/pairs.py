@@ -86,7 +86,7 @@ def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
     cuts = choose_cuts(pair.right, pair.of_right, [pair.right.start])
     union = merged(pair.right, pair.of_right, cuts).drop(N_MERGED)
     # The statistics of all right rows serve for their union: it has no more rows, and begins where they begin.
-    joined = replace(inputs, **dict(zip(("left", "right"), prepare(counted, union, request), strict=True)))
+    joined = Inputs(request, *prepare(counted, union, request), inputs.statistics)
     steps = [f"counts: route {counting.name}, algorithm: {counting.algorithm} ({counting.reason})"]
     steps += [cuts.explain(), *counting.explain()]
     return _measured(pair, _covered(pair, joined)), inputs, steps
