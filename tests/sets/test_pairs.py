@@ -184,6 +184,24 @@ def test_windows_of_every_type(spark: SparkSession, kind: str, value: Any, width
     assert [row["overlap"] for row in found] == [each * n for n in (10, 60, 60, 10)]
 
 
+def test_results_that_bioframe_gives(spark: SparkSession) -> None:
+    """Values of bioframe 0.8: merge, cluster, coverage, subtract, setdiff and complement of one chromosome."""
+    schema = "chrom string, start bigint, end bigint"
+    one = spark.createDataFrame([("a", 1, 5), ("a", 5, 9), ("a", 20, 30)], schema)
+    other = spark.createDataFrame([("a", 3, 7), ("a", 25, 26), ("a", 4, 9)], schema)
+    assert bag(dovetail.interval_merge(one, on="chrom")) == oracle.bag([("a", 1, 9, 2), ("a", 20, 30, 1)])
+    assert dovetail.interval_merge(one, on="chrom", gap=None).count() == 3
+    numbers = dovetail.interval_cluster(one, on="chrom").select("start", "cluster", "cluster_start", "cluster_end")
+    assert bag(numbers) == oracle.bag([(1, 0, 1, 9), (5, 0, 1, 9), (20, 1, 20, 30)])
+    covered = dovetail.interval_coverage(one, other, on="chrom").select("start", "covered")
+    assert bag(covered) == oracle.bag([(1, 2), (5, 4), (20, 1)])
+    rest = oracle.bag([("a", 1, 3), ("a", 20, 25), ("a", 26, 30)])
+    assert bag(dovetail.interval_subtract(one, other, on="chrom")) == rest
+    assert dovetail.interval_setdiff(one, other, on="chrom").collect() == []
+    free = dovetail.interval_complement(one, on="chrom", limits=(0, 2**63 - 1))
+    assert bag(free) == oracle.bag([("a", 0, 1), ("a", 9, 20), ("a", 30, 2**63 - 1)])
+
+
 def test_times_of_day(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     spark.conf.set("spark.sql.timeType.enabled", "true")
     try:
