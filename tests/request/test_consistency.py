@@ -19,7 +19,12 @@ from dovetail.joins.online.request import MultiAlgorithm, MultiJoinOptions, Onli
 from dovetail.joins.semistream.operators import ALGORITHMS as SEMISTREAM
 from dovetail.joins.semistream.request import Algorithm as EnrichAlgorithm
 
+SWEEPS = ("interval_merge", "interval_cluster", "interval_complement", "interval_depth", "make_disjoint")
+PAIRS = ("interval_coverage", "interval_subtract", "interval_setdiff")
+WINDOWS = ("interval_window", "interval_pivot")
 NEEDED: dict[str, dict[str, Any]] = {
+    **{f"{plan}{name}": {} for name in (*SWEEPS, *PAIRS) for plan in ("", "plan_")},
+    **{f"{plan}{name}": {"width": 5} for name in WINDOWS for plan in ("", "plan_")},
     "asof_join": {"on": "t"},
     "plan_asof_join": {"on": "t"},
     "interval_join": {},
@@ -63,7 +68,8 @@ CHOICES = ("algorithm", "route", "keep", "invalid", "owed", "mode", "tune", "exc
 
 def call(name: str, **options: Any) -> Any:
     """The function on inputs that are none: an argument that cannot be right is refused before they are looked at."""
-    inputs = [None] if "multijoin" in name else [None, "1"]
+    one = "multijoin" in name or name.removeprefix("plan_") in (*SWEEPS, *WINDOWS)
+    inputs = [None] if one else [None, "1"]
     return getattr(dovetail, name)(*inputs, **(NEEDED[name] | options))
 
 

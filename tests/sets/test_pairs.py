@@ -184,6 +184,53 @@ def test_windows_of_every_type(spark: SparkSession, kind: str, value: Any, width
     assert [row["overlap"] for row in found] == [each * n for n in (10, 60, 60, 10)]
 
 
+def test_results_that_bioframe_gives(spark: SparkSession) -> None:
+    """Values of bioframe 0.8: merge, cluster, coverage, subtract, setdiff and complement of one chromosome."""
+    schema = "chrom string, start bigint, end bigint"
+    one = spark.createDataFrame([("a", 1, 5), ("a", 5, 9), ("a", 20, 30)], schema)
+    other = spark.createDataFrame([("a", 3, 7), ("a", 25, 26), ("a", 4, 9)], schema)
+    assert bag(dovetail.interval_merge(one, on="chrom")) == oracle.bag([("a", 1, 9, 2), ("a", 20, 30, 1)])
+    assert dovetail.interval_merge(one, on="chrom", gap=None).count() == 3
+    numbers = dovetail.interval_cluster(one, on="chrom").select("start", "cluster", "cluster_start", "cluster_end")
+    assert bag(numbers) == oracle.bag([(1, 0, 1, 9), (5, 0, 1, 9), (20, 1, 20, 30)])
+    covered = dovetail.interval_coverage(one, other, on="chrom").select("start", "covered")
+    assert bag(covered) == oracle.bag([(1, 2), (5, 4), (20, 1)])
+    rest = oracle.bag([("a", 1, 3), ("a", 20, 25), ("a", 26, 30)])
+    assert bag(dovetail.interval_subtract(one, other, on="chrom")) == rest
+    assert dovetail.interval_setdiff(one, other, on="chrom").collect() == []
+    free = dovetail.interval_complement(one, on="chrom", limits=(0, 2**63 - 1))
+    assert bag(free) == oracle.bag([("a", 0, 1), ("a", 9, 20), ("a", 30, 2**63 - 1)])
+
+
+def test_times_of_day(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    try:
+        left = spark.sql("select time'22:30:00' as start, time'23:30:00.5' as end")
+        right = spark.sql("select time'22:00:00' as start, time'22:45:00' as end")
+        for route in ROUTES:
+            force(monkeypatch, route)
+            found = dovetail.interval_coverage(left, right).select("n_overlaps", "covered").collect()
+            assert list(map(tuple, found)) == [(1, 900.0)]
+        rest = dovetail.interval_subtract(left, right).collect()
+        assert list(map(tuple, rest)) == [(dt.time(22, 45), dt.time(23, 30, 0, 500_000))]
+        windows = dovetail.interval_window(left, width="1 h").drop("start", "end").orderBy("window_start").collect()
+        ends = [(dt.time(22), dt.time(23), 1800.0), (dt.time(23), None, 1800.5)]  # midnight is no time of day
+        assert list(map(tuple, windows)) == ends
+    finally:
+        spark.conf.unset("spark.sql.timeType.enabled")
+
+
+def test_the_smallest_budget_takes_ranges(spark: SparkSession) -> None:
+    left = spark.range(0, 20_000).selectExpr("id * 10 + 6 as start", "id * 10 + 19 as end")
+    right = spark.range(1, 20_000).selectExpr("id * 10 + 5 as start", "id * 10 + 10 as end")
+    plan = dovetail.plan_interval_coverage(left, right, memory="1MB")
+    assert plan.explain().splitlines()[1].startswith("counts: route in_memory, algorithm: index (each range")
+    found = plan.frame().selectExpr("n_overlaps", "covered").groupBy("n_overlaps", "covered").count()
+    assert bag(found) == oracle.bag([(2, 8, 19_998), (1, 4, 2)])
+    assert plan.metrics().value("memory") <= 1 << 20
+    assert bag(dovetail.interval_merge(left, memory="1MB")) == oracle.bag([(6, 200_009, 20_000)])
+
+
 def test_wrong_requests(spark: SparkSession) -> None:
     frame = frame_of(spark, rows_of(1, n=3))
     dates = spark.createDataFrame([(dt.date(2024, 1, 1), dt.date(2024, 1, 2))], "start date, end date")

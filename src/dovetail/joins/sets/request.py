@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.errors import PlanError
@@ -155,7 +154,7 @@ class WindowOptions(RowOptions):
     def request(self) -> Request:
         """The request, or a `PlanError` that says what to change."""
         width = _distance("width", self.width)
-        if width is None or width <= (timedelta() if isinstance(width, timedelta) else 0):
+        if not width:  # None or zero: nothing is below zero
             raise PlanError(f"width={self.width!r} must be above zero.", argument="width")
         return self._checked(width=width, origin=self.origin)
 

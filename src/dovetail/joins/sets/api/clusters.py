@@ -17,7 +17,7 @@ from dovetail.joins.sets.plan.rows import Rows, check_value, prepare_rows
 from dovetail.joins.sets.plan.sweep import clustered, gaps, merged
 from dovetail.joins.sets.request import ClusterOptions, ComplementOptions, MergeOptions, Request
 from dovetail.request import Key, takes
-from dovetail.spark.frames import RESERVED
+from dovetail.spark.frames import RESERVED, quoted
 from dovetail.spark.inputs import check_input, common_keys
 
 
@@ -191,8 +191,9 @@ def _limits(rows: Rows, request: Request) -> DataFrame | None:
     check_value(rows, kind, "limits")
     keys = common_keys(rows.frame, given, [Key(k, k, True) for k in request.keys], "limits")
     numbers = [f"{rows.scale.number(bound)} as {name}" for bound, name in ((start, "a"), (end, "b"))]
-    found = given.selectExpr(*(f"`{key.right}`" for key in keys), *numbers)
-    return found.where(" and ".join(["a < b", *(f"`{key.right}` is not null" for key in keys)]))
+    names = [quoted(key.right) for key in keys]
+    found: DataFrame = given.selectExpr(*names, *numbers)
+    return found.where(" and ".join(["a < b", *(f"{name} is not null" for name in names)]))
 
 
 def _pair_limits(rows: Rows, pair: tuple[Any, Any]) -> DataFrame:

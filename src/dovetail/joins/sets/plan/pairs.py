@@ -74,9 +74,8 @@ def prepare_pair(left: DataFrame, right: DataFrame, request: PairRequest, what: 
 def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
     """Left rows with count, covered length and fraction; the inputs of the route that gives them, and its lines."""
     check_free(pair.left, (COUNT, COVERED, FRACTION))
-    left, right = (side.frame.select(*map(quoted, side.columns)) for side in (pair.left, pair.right))
     request = replace(pair.request, how="left_anti")  # every left row is kept, and right rows are not
-    sides = prepare(left, right, request)
+    sides = prepare(pair.left.source, pair.right.source, request)
     inputs = Inputs(request, *sides, collect_statistics(*sides, request))
     whole = choose_coverage(inputs)
     if whole is not None:
@@ -87,7 +86,7 @@ def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
     cuts = choose_cuts(pair.right, pair.of_right, [pair.right.start])
     union = merged(pair.right, pair.of_right, cuts).drop(N_MERGED)
     # The statistics of all right rows serve for their union: it has no more rows, and begins where they begin.
-    joined = replace(inputs, **dict(zip(("left", "right"), prepare(counted, union, request), strict=True)))
+    joined = Inputs(request, *prepare(counted, union, request), inputs.statistics)
     steps = [f"counts: route {counting.name}, algorithm: {counting.algorithm} ({counting.reason})"]
     steps += [cuts.explain(), *counting.explain()]
     return _measured(pair, _covered(pair, joined)), inputs, steps
@@ -99,9 +98,7 @@ def _covered(pair: Pair, inputs: Inputs) -> DataFrame:
     if isinstance(route, IndexRoute):
         return route.counts(left, right, "cover")
     assert isinstance(route, NativeRoute), "the routes of counts"  # noqa: S101  (there are two)
-    number = pair.left.scale.number
-    if isinstance(inputs.left.bound_type, T.DecimalType) and isinstance(pair.left.scale.kind, T.TimeType):
-        number = Scale(T.DecimalType(11, 6)).number
+    number = Scale(inputs.left.bound_type).number  # times of day are joined as decimals
     low = f"greatest({number(left.start)}, {number(right.start)})"
     shared = f"least({number(left.end)}, {number(right.end)}) - {low}"
     total = f"coalesce(sum(if({right.start} is null, null, {shared})), 0)"
@@ -156,8 +153,7 @@ def _kept_whole(pair: Pair) -> DataFrame | None:
         return none
     start, end = _written(left)
     points = left.usable().where(f"{left.start} = {left.end}").select(*map(quoted, left.columns))
-    others = pair.right.frame.select(*map(quoted, pair.right.columns))
-    alone = make_plan(points, others, replace(pair.request, how="left_anti")).frame()
+    alone = make_plan(points, pair.right.source, replace(pair.request, how="left_anti")).frame()
     alone = alone.selectExpr(*left.with_bounds(left.scale.number(start), left.scale.number(end)))
     return alone if none is None else none.union(alone)
 
@@ -191,7 +187,7 @@ def _cut_by(rows: Rows, found: DataFrame, by: Rows, request: PairRequest) -> tup
         memory=request.memory,
         partitions=request.partitions,
     )
-    plan = make_plan(rows.frame.select(*map(quoted, rows.columns)), ranges, options.request())
+    plan = make_plan(rows.source, ranges, options.request())
     number, (start, end) = rows.scale.number, _written(rows)
     low = f"greatest({number(start)}, {number(names[-2])})"
     high = f"least({number(end)}, {number(names[-1])})"

@@ -40,6 +40,7 @@ class Rows:
     closed: Closed
     invalid: Invalid
     mark: str  # part of the names of our columns, unique to the plan
+    source: DataFrame  # the input itself
 
     @property
     def start(self) -> str:
@@ -125,7 +126,7 @@ def make_rows(
     made = [f"{scale.number(side)} as {RESERVED}{which}{mark}" for which, side in zip("se", sides, strict=True)]
     columns = tuple(frame.columns)
     ready = frame.selectExpr(*map(quoted, columns), *made)
-    return Rows(name, ready, columns, named, tuple(map(quoted, keys)), scale, closed, invalid, mark)
+    return Rows(name, ready, columns, named, tuple(map(quoted, keys)), scale, closed, invalid, mark, frame)
 
 
 def _top_column(path: str) -> str:

@@ -12,7 +12,7 @@ from decimal import ROUND_FLOOR, Decimal
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.errors import PlanError
-from dovetail.joins.sets.request import Distance
+from dovetail.request import Distance
 
 _FLOATS = (T.FloatType, T.DoubleType)
 _MICROS = (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
@@ -66,7 +66,8 @@ class Scale:
         if isinstance(kind, T.TimestampType):
             return f"timestamp_micros({number})"
         if isinstance(kind, T.TimeType):
-            return f"cast(time_from_micros({number}) as {kind.simpleString()})"
+            midnight = f"if({number} < {_DAY}L, {number}, null)"  # a window may end there, which is no time of day
+            return f"cast(time_from_micros({midnight}) as {kind.simpleString()})"
         length = f"make_dt_interval(0, 0, 0, cast(cast({number} as decimal(20, 0)) * 0.000001BD as decimal(18, 6)))"
         if isinstance(kind, T.TimestampNTZType):
             return f"({_EPOCH} + {length})"

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from dovetail.joins.sets.plan.cuts import Carried, Cuts
 from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free
 from dovetail.joins.sets.request import Distance, Request
-from dovetail.spark.frames import RESERVED, unquoted
+from dovetail.spark.frames import RESERVED, quoted, unquoted
 
 N_MERGED = "n_merged"
 CLUSTER, CLUSTER_START, CLUSTER_END = "cluster", "cluster_start", "cluster_end"
@@ -29,13 +29,13 @@ def merged(rows: Rows, request: Request, cuts: Cuts) -> DataFrame:
     groups = _clustered(rows, request.gap, cuts).groupBy(*rows.keys, _FIRST)
     found = groups.agg(F.max(rows.end).alias(_LAST), F.count("*").alias(N_MERGED), *more)
     given = found.columns[len(keys) + 3 :]
-    return found.selectExpr(*rows.keys, *rows.output(_FIRST, _LAST), N_MERGED, *(f"`{name}`" for name in given))
+    return found.selectExpr(*rows.keys, *rows.output(_FIRST, _LAST), N_MERGED, *map(quoted, given))
 
 
 def clustered(rows: Rows, request: Request, cuts: Cuts) -> DataFrame:
     """Every row with the number and the bounds of its cluster, all null for rows without an interval or a key."""
     check_free(rows, (CLUSTER, CLUSTER_START, CLUSTER_END))
-    columns = [f"`{column.replace('`', '``')}`" for column in rows.columns]
+    columns = [quoted(column) for column in rows.columns]
     bound = rows.scale.bound
     found = cuts.ends(_clustered(rows, request.gap, cuts), _NUMBER, rows.end, _LAST).selectExpr(
         *columns,
