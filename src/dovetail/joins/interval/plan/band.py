@@ -185,8 +185,8 @@ def _band_type(frame: DataFrame, left: T.DataType, right: T.DataType, what: str)
     kind = common_type(frame, f"within: {what}", left, right, "within") if known else T.StringType()
     if not known or (isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS):
         raise PlanError(
-            f"within: {what} have types {left.simpleString()} and {right.simpleString()}; use numbers, decimals of up to "
-            f"{NARROW_DIGITS} digits, dates, timestamps, times or day-time intervals, or cast them.",
+            f"within: {what} have types {left.simpleString()} and {right.simpleString()}; use numbers, decimals of up "
+            f"to {NARROW_DIGITS} digits, dates, timestamps, times or day-time intervals, or cast them.",
             argument="within",
         )
     return type_with_codes(frame, f"within: {what}", kind, "within")
