@@ -98,6 +98,12 @@ def test_bounds_at_the_ends_of_their_type_are_widened_without_wrapping(spark: Sp
     assert dovetail.interval_join(ends, ends, max_gap=5).count() == 2
 
 
+@pytest.mark.parametrize("algorithm", ["native", "forward_scan"])
+def test_bounds_of_one_input_may_have_two_types(spark: SparkSession, algorithm: Any) -> None:
+    mixed = spark.createDataFrame([(0.5, 3), (3.5, 9)], "start double, end int")
+    assert dovetail.interval_join(mixed, mixed, algorithm=algorithm).count() == 2
+
+
 def test_columns_of_the_overlap(spark: SparkSession) -> None:
     left = spark.sql("select timestamp'2024-01-01 08:00:00' start, timestamp'2024-01-01 12:00:00' end, 1 l")
     right = spark.sql("select timestamp'2024-01-01 10:00:00' start, timestamp'2024-01-01 18:00:00' end, 2 r")
