@@ -184,10 +184,18 @@ def enrich(stream: Sequence[Row], master: Sequence[Row], on: Keys, how: str = "i
 
 
 def online_join(
-    left: Sequence[Row], right: Sequence[Row], on: Keys = (), within: tuple[str, str, Any, Any] | None = None
+    left: Sequence[Row],
+    right: Sequence[Row],
+    on: Keys = (),
+    within: tuple[str, str, Any, Any] | None = None,
+    how: str = "inner",
 ) -> list[Pair]:
-    """Pairs of equal keys and, where `within=(l, r, lo, hi)` is given, with lo <= right[r] - left[l] <= hi."""
-    return join(left, right, lambda a, b: equal(on)(a, b) and (within is None or _in_band(a, b, *within)))
+    """Pairs of equal keys and, where `within=(l, r, lo, hi)` is given, with lo <= right[r] - left[l] <= hi.
+
+    Of streams, rows are all that were not late; those that left before a partner came are this join's only with each
+    other.
+    """
+    return join(left, right, lambda a, b: equal(on)(a, b) and (within is None or _in_band(a, b, *within)), how)
 
 
 def online_multijoin(inputs: Mapping[str, Sequence[Row]], on: Sequence[tuple[str, str]]) -> list[tuple[Row, ...]]:

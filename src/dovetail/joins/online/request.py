@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dovetail.errors import PlanError, UnsupportedError
+from dovetail.engine.layout import How
+from dovetail.errors import PlanError
 from dovetail.joins.online.graph import Band
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.request import (
@@ -66,6 +67,7 @@ class Request:
     suffixes: tuple[str, str] = ("", "_right")
     hot: Sequence[Any] | None = None
     end_of_input: End = None
+    how: How = "inner"
 
     @property
     def on(self) -> tuple[str | tuple[str, str], ...]:
@@ -124,7 +126,6 @@ class OnlineJoinOptions(OnlineOptions):
 
     def request(self) -> Request:
         """The join, or an error that says what to change."""
-        _check_how(self.how)
         named = one_of("algorithm", self.algorithm, get_args(Algorithm))
         terms = self.terms(AUTO["online_join"] if named == "auto" else named)
         request = Request(
@@ -135,6 +136,7 @@ class OnlineJoinOptions(OnlineOptions):
             parse_suffixes(self.suffixes),
             self.hot,
             self.end_of_input,
+            parse_how(self.how),
         )
         ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses unsupported predicates
         return request
@@ -163,13 +165,4 @@ class MultiJoinOptions(OnlineOptions):
             self.suffixes,
             self.rows,
             self.end_of_input,
-        )
-
-
-def _check_how(how: str) -> None:
-    if parse_how(how) != "inner":
-        raise UnsupportedError(
-            f"how={how!r}: online joins give matching pairs as they come and are inner joins only; use Spark's own "
-            f"stream-stream join with a watermark for outer and semi joins.",
-            argument="how",
         )
