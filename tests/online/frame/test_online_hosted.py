@@ -688,7 +688,5 @@ def test_requests_that_cannot_be_right(given: dict[str, Any], message: str) -> N
 
 
 def test_requests_that_are_not_supported() -> None:
-    with pytest.raises(UnsupportedError, match="inner joins only"):
-        request(how="leftouter")
     with pytest.raises(UnsupportedError, match="a band alone cannot be found"):
         request(on=None, within=("x", 1), algorithm="xjoin")

@@ -81,9 +81,7 @@ def expected(left: list[Row], right: list[Row], how: str, within: Band | None = 
     pairs = online_join(left, right, [("k", "k")], band, how)
     if how in ("left_semi", "left_anti"):
         return bag((a["k"], a["a"]) for a, _ in pairs if a is not None)
-    return bag(
-        ((a or b or {})["k"], None if a is None else a["a"], None if b is None else b["b"]) for a, b in pairs
-    )
+    return bag(((a or b or {})["k"], None if a is None else a["a"], None if b is None else b["b"]) for a, b in pairs)
 
 
 def found(answers: list[Row]) -> Counter[Any]:
@@ -138,7 +136,9 @@ class Query:
             buckets.handle.setWatermark(self.watermark_ms)
         return buckets, task
 
-    def batch(self, number: int, rows: list[tuple[int, list[Row]]], now_ms: int, tries: int = 1, ends: bool = False) -> None:
+    def batch(
+        self, number: int, rows: list[tuple[int, list[Row]]], now_ms: int, tries: int = 1, ends: bool = False
+    ) -> None:
         """A micro-batch of chunks of rows; of several attempts the sink has the first, and the last is committed."""
         for side, some in rows:
             self.came[side].extend(some)
@@ -153,6 +153,7 @@ class Query:
 
     def fire(self, number: int, now_ms: int) -> list[Row]:
         """A micro-batch without rows in which timers fire."""
+
         def fire(buckets: TwsTester) -> Any:
             if buckets._timeMode == "eventtime":
                 return buckets._handleExpiredTimers()

@@ -3,7 +3,8 @@
 Equal keys share a bucket by their hash. For a band alone, keys are cut into cells somewhat wider than the band, and
 cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match.
 So every pair is found in exactly one bucket, left's. The same holds for hot keys: their left rows are spread over all
-buckets by a hash of the whole row, and their right rows are copied to each. Of many inputs, buckets are the cells of a
+buckets by a hash of the whole row, and their right rows are copied to each. A right join exchanges the sides, so that
+no preserved row is copied. Of many inputs, buckets are the cells of a
 cube with an axis for each key that inputs share. A row goes to the cells that agree with the keys it has; along axes of
 keys that it does not have it is copied. So every combination is found in exactly one cell. If one key is equal in all
 inputs, there is one axis and no copy.
