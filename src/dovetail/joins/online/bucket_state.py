@@ -437,12 +437,13 @@ class Header:
         """Whether every join gives the same answers in this micro-batch: nothing is owed before or after it."""
         return self.settled and (self.planned.owed == "batch" or self.is_new)
 
-    def bounded_by(self, wanted: Bounds) -> Bounds:
+    def bounded_by(self, wanted: Bounds, preserving: bool = False) -> Bounds:
         """The bounds of the state in this micro-batch, in every attempt; the requested ones hold from the next one on.
 
-        All owed results of rows are given before they leave, so all attempts must retire the same rows.
+        All owed results of rows are given before they leave, so all attempts must retire the same rows. So must those
+        of a join that preserves rows, which gives unmatched rows when they leave.
         """
-        bounds = wanted if self.bounds is None or self.free_to_change else self.bounds
+        bounds = wanted if self.bounds is None or (self.free_to_change and not preserving) else self.bounds
         self.bounds = wanted
         return bounds
 

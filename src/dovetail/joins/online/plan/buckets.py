@@ -109,7 +109,7 @@ class OnlineCall:
         header.check_spread(packets[0].rule)
         header.rows += sum(packet.n for packet in packets)
         task.sink.task(self._counted(arrived))
-        retain_ms, lateness = header.bounded_by(Bounds(task.request.retain_ms, task.lateness))
+        retain_ms, lateness = self._bounds()
         watermark = self._watermark(lateness)
         keep = header.leaving(now_ms, retain_ms, None if self.outer else watermark)
         events, expiry = self._on_time(self._arrivals(arrived), lateness, watermark)
@@ -121,7 +121,7 @@ class OnlineCall:
             report = yield from self._turns(events, keep, now_ms, expiry)
             self._plan_pause(report["owed"])
         if task.wakes == "by watermark" and not header.finished:
-            yield from self._expired()
+            yield from self._expired(retain_ms)
         task.sink.task(self._measured_state())
         self._store_header()
 
@@ -137,8 +137,12 @@ class OnlineCall:
     def expiring(self) -> Batches:
         """Unmatched rows that the watermark has passed."""
         if not self.header.finished:
-            yield from self._expired()
+            yield from self._expired(self._bounds().retain_ms)
         self._store_header()
+
+    def _bounds(self) -> Bounds:
+        wanted = Bounds(self.task.request.retain_ms, self.task.lateness)
+        return self.header.bounded_by(wanted, preserving=self.outer is not None)
 
     def _store_header(self) -> None:
         if self.outer is not None and not self.header.finished:
@@ -171,14 +175,14 @@ class OnlineCall:
                 header.numbered += batch.num_rows
                 events[at] = event._replace(rows=batch.serialize())
 
-    def _expired(self) -> Batches:
+    def _expired(self, retain_ms: int | None) -> Batches:
         """Yields unmatched rows behind Spark's watermark, and sets the timer for the next ones.
 
         Where nothing is owed they come at once. Else they come when so many can leave that settling is worth it.
         """
         header, now_ms, reached_ms = self.header, self.call.now_ms, self.call.watermark_ms
         watermark = header.raise_watermark(1000 * reached_ms if reached_ms > 0 else None)
-        keep = header.leaving(now_ms, self.task.request.retain_ms, watermark)
+        keep = header.leaving(now_ms, retain_ms, watermark)
         if keep > header.first:
             yield from self._turns([Event("settle")], keep, now_ms)
         if header.settled:
