@@ -15,7 +15,7 @@ from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import multi_schema
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_rule import hot_as_text
-from dovetail.joins.online.graph import SIDES, JoinGraph, Predicate, Term, join_graph, pair_graph
+from dovetail.joins.online.graph import SIDES, JoinGraph, Predicate, Term, join_graph, opened, pair_graph
 from dovetail.joins.online.plan.plan import (
     End,  # noqa: F401  (it is in the type of an option)
     Inputs,
@@ -32,6 +32,7 @@ from dovetail.request import (
     takes,
     wanted_columns,
 )
+from dovetail.spark.frames import arrow_type
 from dovetail.spark.inputs import check_collations
 
 _PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
@@ -50,6 +51,7 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
         within: A band: ("price", 0.05), or ("l_price", "r_price", -0.05, 0.05): lo <= right - left <= hi. It needs no
             equal columns with diner and pmj. If both columns have a watermark, rows that are too late are dropped and
             counted, and rows leave the state once none that may still come can match them.
+        closed: The bounds of the band that are part of it: both, left (lo), right (hi) or neither.
         how: inner, left, right, full, left_semi or left_anti, also by Spark's other names. A row without a partner
             comes once, when it leaves: when the watermark or `retain` rules out further matches, or at the end of
             input, and after everything owed to it. A semi join gives a row at its first match.
@@ -183,6 +185,7 @@ def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePla
         names = {(side, old): new for side, some in zip(SIDES, by_side, strict=True) for old, new in some.items()}
     wanted = wanted_columns(request.columns, list(names.values()))
     left, right, request, extra = _pair_by_collation(left, right, request)
+    request = _opened(left, request)
     graph = pair_graph(Predicate(request.on, request.within))
     inputs = Inputs.of({"left": left, "right": right}, graph, terms, request.end_of_input)
     inputs.check(_PAIR_BANDS)
@@ -310,6 +313,14 @@ def _tree_by_collation(
     renamed = {f"{name}.{old}": f"{name}.{new}" for name, (_, keys) in keyed.items() for old, new in keys.items()}
     terms: list[Any] = [tuple(renamed.get(part, part) if isinstance(part, str) else part for part in t) for t in on]
     return {name: frame for name, (frame, _) in keyed.items()}, terms, bool(renamed)
+
+
+def _opened(left: DataFrame, request: Request) -> Request:
+    """The request with a band that has both of its bounds."""
+    band = request.within
+    if request.closed == "both" or band is None or band.left not in left.columns:
+        return request
+    return replace(request, within=opened(band, arrow_type(left.schema[band.left].dataType), request.closed))
 
 
 def _check_copies(request: Request, partitions: int) -> None:

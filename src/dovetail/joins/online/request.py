@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.engine.layout import How
 from dovetail.errors import PlanError
-from dovetail.joins.online.graph import Band
+from dovetail.joins.online.graph import Band, Closed
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.request import (
     DEFAULT_MEMORY,
@@ -68,6 +68,7 @@ class Request:
     hot: Sequence[Any] | None = None
     end_of_input: End = None
     how: How = "inner"
+    closed: Closed = "both"
 
     @property
     def on(self) -> tuple[str | tuple[str, str], ...]:
@@ -119,6 +120,7 @@ class OnlineJoinOptions(OnlineOptions):
 
     on: Keys | None = None
     within: Band | Sequence[Any] | None = None
+    closed: Closed = "both"
     how: HowName = "inner"
     algorithm: Algorithm = "auto"
     suffixes: tuple[str, str] = ("", "_right")
@@ -137,6 +139,7 @@ class OnlineJoinOptions(OnlineOptions):
             self.hot,
             self.end_of_input,
             parse_how(self.how),
+            one_of("closed", self.closed, get_args(Closed)),
         )
         ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses unsupported predicates
         return request
