@@ -679,6 +679,9 @@ def request(**given: Any) -> Any:
         ({"partitions": 0}, "partitions=0 is not possible"),
         ({"wait": "soon"}, "wait='soon' is not a length of time"),
         ({"retain": -1}, "retain=-1 is not a length of time"),
+        ({"closed": "left"}, "closed='left' is about the bounds of a band"),
+        ({"closed": "open", "within": ("x", 1)}, "closed='open'"),
+        ({"how": "cross"}, "how='cross'"),
         ({"memory": "none"}, "none"),
     ],
 )

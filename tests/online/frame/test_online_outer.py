@@ -335,6 +335,25 @@ def test_bits_of_many_rows_stay_inside_their_room() -> None:
     file.close()
 
 
+@pytest.mark.parametrize("owed", ["batch", "idle"])
+def test_a_repeated_micro_batch_lets_the_same_rows_leave_though_retain_has_changed(owed: str) -> None:
+    """The sink has the answers of the first attempt, and the state is that of the second, in another run."""
+    query = Query(bucket_join("left"), owed, retain_ms=8000)
+    for number in range(12):
+        query.batch(number, [(0, [{"k": number, "at": None, "a": number}])], 1000 * number)
+    stored, before = query.stored, len(query.answers)
+    last = [(1, [{"k": 11, "at": None, "b": 0}])]
+    query.batch(12, last, 13_000)
+    given = query.answers[before:]
+    query.stored, query.retain_ms = stored, 80_000
+    query.batch(12, last, 13_000)
+    assert found(query.answers[before + len(given) :]) == found(given)
+    del query.answers[before + len(given) :]
+    query.batch(13, [], 20_000, ends=True)
+    assert found(query.answers) == Counter([*((n, n, None) for n in range(11)), (11, 11, 0)])
+    assert before + len(given) > 3, "some had left before the end"
+
+
 def test_another_how_is_another_join() -> None:
     query = Query(bucket_join("left"), "batch")
     query.batch(0, [(0, [{"k": 1, "at": None, "a": 1}])], 0)

@@ -141,6 +141,12 @@ class OnlineJoinOptions(OnlineOptions):
             parse_how(self.how),
             one_of("closed", self.closed, get_args(Closed)),
         )
+        if request.closed != "both" and request.within is None:
+            raise PlanError(
+                f"closed={self.closed!r} is about the bounds of a band, and there is none; give within=, or leave "
+                f"closed out.",
+                argument="closed",
+            )
         ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses unsupported predicates
         return request
 
