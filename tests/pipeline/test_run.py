@@ -294,8 +294,8 @@ path = "unpaid"
 
 
 def test_an_online_join_of_any_kind_is_a_step(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "orders.csv").write_text("1,lamp\n2,mat\n,box\n")
-    (tmp_path / "payments.csv").write_text("2,30\n4,10\n")
+    (tmp_path / "orders.csv").write_text("order_id,item\n1,lamp\n2,mat\n,box\n")
+    (tmp_path / "payments.csv").write_text("order_id,paid\n2,30\n4,10\n")
     assert run(spark, written(tmp_path, UNPAID)).state == "ended"
     found = dataset.dataset(tmp_path / "unpaid").to_table().to_pylist()
     assert {(row["order_id"], row["item"]) for row in found} == {(1, "lamp"), (None, "box")}
