@@ -184,10 +184,19 @@ def enrich(stream: Sequence[Row], master: Sequence[Row], on: Keys, how: str = "i
 
 
 def online_join(
-    left: Sequence[Row], right: Sequence[Row], on: Keys = (), within: tuple[str, str, Any, Any] | None = None
+    left: Sequence[Row],
+    right: Sequence[Row],
+    on: Keys = (),
+    within: tuple[str, str, Any, Any] | None = None,
+    how: str = "inner",
+    closed: str = "both",
 ) -> list[Pair]:
-    """Pairs of equal keys and, where `within=(l, r, lo, hi)` is given, with lo <= right[r] - left[l] <= hi."""
-    return join(left, right, lambda a, b: equal(on)(a, b) and (within is None or _in_band(a, b, *within)))
+    """Pairs of equal keys and, where `within=(l, r, lo, hi)` is given, with lo <= right[r] - left[l] <= hi.
+
+    `closed` says which of both bounds are part of the band. Of streams, rows are all that were not late; those that
+    left before a partner came are this join's only with each other.
+    """
+    return join(left, right, lambda a, b: equal(on)(a, b) and (within is None or _in_band(a, b, *within, closed)), how)
 
 
 def online_multijoin(inputs: Mapping[str, Sequence[Row]], on: Sequence[tuple[str, str]]) -> list[tuple[Row, ...]]:
@@ -337,8 +346,12 @@ def bag(rows: Iterable[Any]) -> Counter[Any]:
     return Counter(_frozen(row) for row in rows)
 
 
-def _in_band(a: Row, b: Row, left: str, right: str, lo: Any, hi: Any) -> bool:
-    return a[left] is not None and b[right] is not None and lo <= b[right] - a[left] <= hi
+def _in_band(a: Row, b: Row, left: str, right: str, lo: Any, hi: Any, closed: str) -> bool:
+    if a[left] is None or b[right] is None:
+        return False
+    apart = b[right] - a[left]
+    low = lo <= apart if closed in ("both", "left") else lo < apart
+    return bool(low and (apart <= hi if closed in ("both", "right") else apart < hi))
 
 
 def _frozen(value: Any) -> Any:

@@ -60,10 +60,10 @@ class UnsupportedError(DovetailError, NotImplementedError):
 
     >>> rows = spark.createDataFrame([(1,)], "k int")
     >>> try:
-    ...     dovetail.online_join(rows, rows, on="k", how="left")
+    ...     dovetail.online_join(rows, rows, within=("k", 1), algorithm="xjoin")
     ... except dovetail.UnsupportedError as error:
     ...     print(error.argument)
-    how
+    algorithm
     """
 
 

@@ -6,7 +6,7 @@ import datetime as dt
 from collections import Counter
 from collections.abc import Callable
 from decimal import Decimal
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,8 @@ from tests.online.restarts import Restartable
 from tests.online.schedules import EVERY
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.errors import PlanError
+from dovetail.errors import PlanError, UnsupportedError
+from dovetail.joins.online.graph import Band, Closed, opened
 from dovetail.joins.online.operators import MULTIWAY
 from dovetail.joins.online.operators.diner import Diner
 from dovetail.joins.online.operators.merge_joins import ProgressiveMergeJoin
@@ -188,3 +189,24 @@ def test_a_row_at_the_end_of_all_numbers_hides_no_other(join: Any, name: str) ->
     spec = join(within=("t", "t", lo, hi), sizes=Sizes(memory_rows=8, block_rows=3))
     found = driven(spec, {"left": left, "right": right}, 7, 1 << 17, ["a", "b"])
     assert found == oracle.bag((a["a"], b["b"]) for a, b in pairs if a and b)
+
+
+@pytest.mark.parametrize("name", BANDS)
+@pytest.mark.parametrize("closed", get_args(Closed))
+def test_an_open_bound_leaves_out_its_own_distance_only(name: str, closed: Closed) -> None:
+    kind, values, lo, hi = BANDS[name]
+    band, rng = opened(Band("x", "y", lo, hi), kind, closed), np.random.default_rng(3)
+    left, right = ([{column: value} for value in values(rng, 60)] for column in "xy")
+    open_bounds = oracle.online_join(left, right, (), ("x", "y", lo, hi), closed=closed)
+    moved = oracle.online_join(left, right, (), ("x", "y", band.lo, band.hi))
+    assert oracle.bag(moved) == oracle.bag(open_bounds)
+
+
+def test_open_bounds_between_values_and_without_any() -> None:
+    assert opened(Band("a", "b", -0.5, 0.5), pa.int64(), "neither") == Band("a", "b", 0, 0)
+    seconds = opened(Band("a", "b", dt.timedelta(0), dt.timedelta(days=1)), pa.date32(), "right")
+    assert (seconds.lo, seconds.hi) == (dt.timedelta(1), dt.timedelta(1))
+    with pytest.raises(PlanError, match="is empty"):
+        opened(Band("a", "b", 0, 1), pa.int64(), "neither")
+    with pytest.raises(UnsupportedError, match="cast the column to microseconds"):
+        opened(Band("a", "b", dt.timedelta(0), dt.timedelta(1)), pa.timestamp("ns"), "left")

@@ -278,6 +278,42 @@ from = "promoted"
 """
 
 
+UNPAID = """
+[pipeline]
+name = "shop"
+
+[source.orders]
+type = "csv"
+path = "orders.csv"
+schema = "order_id long, item string"
+
+[source.payments]
+type = "csv"
+path = "payments.csv"
+schema = "order_id long, paid long"
+
+[join.unpaid]
+type = "online_join"
+left = "orders"
+right = "payments"
+on = "order_id"
+how = "left_anti"
+
+[sink.kept]
+type = "parquet"
+from = "unpaid"
+path = "unpaid"
+"""
+
+
+def test_an_online_join_of_any_kind_is_a_step(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("order_id,item\n1,lamp\n2,mat\n,box\n")
+    (tmp_path / "payments.csv").write_text("order_id,paid\n2,30\n4,10\n")
+    assert run(spark, written(tmp_path, UNPAID)).state == "ended"
+    found = dataset.dataset(tmp_path / "unpaid").to_table().to_pylist()
+    assert {(row["order_id"], row["item"]) for row in found} == {(1, "lamp"), (None, "box")}
+
+
 def test_a_batch_pipeline_replaces_its_answer(spark: SparkSession, tmp_path: Path) -> None:
     from dovetail.workloads.retail import shipments
 

@@ -22,7 +22,8 @@ from dovetail.joins.online import bucket_state
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_state import EPOCH
 from dovetail.joins.online.plan import buckets
-from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask
+from dovetail.joins.online.plan.buckets import OnlineBuckets
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
 from dovetail.spark.hosts.stateful import Buckets
 

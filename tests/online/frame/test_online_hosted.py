@@ -679,6 +679,9 @@ def request(**given: Any) -> Any:
         ({"partitions": 0}, "partitions=0 is not possible"),
         ({"wait": "soon"}, "wait='soon' is not a length of time"),
         ({"retain": -1}, "retain=-1 is not a length of time"),
+        ({"closed": "left"}, "closed='left' is about the bounds of a band"),
+        ({"closed": "open", "within": ("x", 1)}, "closed='open'"),
+        ({"how": "cross"}, "how='cross'"),
         ({"memory": "none"}, "none"),
     ],
 )
@@ -688,7 +691,5 @@ def test_requests_that_cannot_be_right(given: dict[str, Any], message: str) -> N
 
 
 def test_requests_that_are_not_supported() -> None:
-    with pytest.raises(UnsupportedError, match="inner joins only"):
-        request(how="leftouter")
     with pytest.raises(UnsupportedError, match="a band alone cannot be found"):
         request(on=None, within=("x", 1), algorithm="xjoin")

@@ -19,7 +19,8 @@ from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.bucket_state import lateness_of
 from dovetail.joins.online.graph import SIDES, Band, Predicate, pair_graph
 from dovetail.joins.online.plan import buckets
-from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask
+from dovetail.joins.online.plan.buckets import OnlineBuckets
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
 from dovetail.spark.hosts import resident
 from dovetail.spark.hosts.stateful import Buckets

@@ -19,7 +19,8 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.operators.spec import OnlineJoin
-from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask
+from dovetail.joins.online.plan.buckets import OnlineBuckets
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
 from dovetail.spark.hosts.stateful import Buckets
 

@@ -6,7 +6,7 @@ In the order in which a call passes them:
   one edge.
 * `plan/`: from DataFrames to buckets and back, and the task of a bucket. `bucket_rule`: the bucket of a row.
 * `bucket_state`: the state of a bucket, and when rows leave it. `bucket_join`: its join, as a value
-  and running in the resident process.
+  and running in the resident process. `unmatched`: outer, semi and anti joins, formed from the pairs of that join.
 * `operators/`: the running join of any number of inputs, and the algorithms, each made of an index of rows in memory
   and of work on disk. `kernels/`: the compiled loops.
 * What operators are built from: `keys`, `sizes` (the split of the budget), `row_pages` (rows in memory), `blocks` (rows

@@ -11,12 +11,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from dovetail.engine.layout import key_pairs
-from dovetail.errors import PlanError
+from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import multi_schema
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_rule import hot_as_text
-from dovetail.joins.online.graph import SIDES, JoinGraph, Predicate, Term, join_graph, pair_graph
-from dovetail.joins.online.plan.buckets import CHANGE_COLUMN
+from dovetail.joins.online.graph import SIDES, JoinGraph, Predicate, Term, join_graph, opened, pair_graph
 from dovetail.joins.online.plan.plan import (
     End,  # noqa: F401  (it is in the type of an option)
     Inputs,
@@ -25,6 +24,7 @@ from dovetail.joins.online.plan.plan import (
     arrow_schema,
     with_collation_keys,
 )
+from dovetail.joins.online.plan.task import CHANGE_COLUMN
 from dovetail.joins.online.request import MultiJoinOptions, MultiRequest, OnlineJoinOptions, Request
 from dovetail.request import (
     Key,
@@ -32,6 +32,7 @@ from dovetail.request import (
     takes,
     wanted_columns,
 )
+from dovetail.spark.frames import arrow_type
 from dovetail.spark.inputs import check_collations
 
 _PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
@@ -50,7 +51,10 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
         within: A band: ("price", 0.05), or ("l_price", "r_price", -0.05, 0.05): lo <= right - left <= hi. It needs no
             equal columns with diner and pmj. If both columns have a watermark, rows that are too late are dropped and
             counted, and rows leave the state once none that may still come can match them.
-        how: inner.
+        closed: The bounds of the band that are part of it: both, left (lo), right (hi) or neither.
+        how: inner, left, right, full, left_semi or left_anti, also by Spark's other names. A row without a partner
+            comes once, when it leaves: when the watermark or `retain` rules out further matches, or at the end of
+            input, and after everything owed to it. A semi join gives a row at its first match.
         algorithm: auto (diner), shj, dphj, xjoin, pmj, hmj, rpj, ehj or diner.
         memory: The budget of each task, which joins one partition; a task of a stream that has several partitions
             has it for each. Rows that do not fit go to disk, and are joined in pauses or at the end.
@@ -67,16 +71,17 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
             query. Batch DataFrames end by themselves.
         retain: "2 hours": rows leave the state when they came longer ago than this (and at most an eighth more),
             by the time of micro-batches; pairs of rows that came further apart are not given.
-        with_phase: Add a column `_phase`: arriving, reactive or cleanup.
+        with_phase: Add a column `_phase`: arriving, reactive or cleanup; unmatched for rows without a partner.
         hot: Keys with too many rows for one partition: [7, 9], or tuples where `on` has
             several columns. Their left rows are spread over all partitions by a hash of the whole row, right ones are
-            copied to each: put the side with more of them on the left. Other keys stay in one partition.
+            copied to each (the other way round if how="right"): put the side with more of them on the left. Other keys
+            stay in one partition.
         columns: The output columns, in order; other columns that are no keys never enter the join.
         suffixes: Added to left's and right's names where both have the same one.
 
     Returns:
-        Left's columns, then right's, in no order. If a stream restarts from its checkpoint, every pair still comes
-        once, given a sink that commits whole micro-batches.
+        Left's columns, then right's (semi and anti joins: left's only), in no order. If a stream restarts from its
+        checkpoint, every pair still comes once, given a sink that commits whole micro-batches.
 
     Raises:
         PlanError: for a request that cannot be right, before any job starts; also for streams without an end that have
@@ -173,15 +178,20 @@ def plan_online_multijoin(inputs: Mapping[str, DataFrame], request: MultiRequest
 def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePlan:
     """The plan of a request; an invalid request is an error before any job."""
     terms, shared = request.terms, {key.right for key in request.keys if key.shared}
-    by_side = output_names(left.columns, right.columns, shared, request.suffixes)
-    names = {(side, old): new for side, some in zip(SIDES, by_side, strict=True) for old, new in some.items()}
+    if request.how in ("left_semi", "left_anti"):
+        names = {("left", name): name for name in left.columns}
+    else:
+        by_side = output_names(left.columns, right.columns, shared, request.suffixes)
+        names = {(side, old): new for side, some in zip(SIDES, by_side, strict=True) for old, new in some.items()}
     wanted = wanted_columns(request.columns, list(names.values()))
     left, right, request, extra = _pair_by_collation(left, right, request)
+    request = _opened(left, request)
     graph = pair_graph(Predicate(request.on, request.within))
     inputs = Inputs.of({"left": left, "right": right}, graph, terms, request.end_of_input)
     inputs.check(_PAIR_BANDS)
+    _check_copies(request, inputs.partitions)
     schemas = {name: arrow_schema(frame) for name, frame in inputs.frames.items()}
-    pair = Pair(request.on, request.within)
+    pair = Pair(request.on, request.within, how=request.how)
     pair.spec(terms.algorithm, SIDES, terms.with_phase).layout(schemas)  # refuses keys that do not fit the inputs
     kept = _kept(graph, schemas, names, wanted)
     pair = replace(pair, hot=hot_as_text(request.hot, request.on, kept["left"]))
@@ -271,6 +281,12 @@ def _pair_by_collation(
     right, theirs = with_collation_keys(right, [key.right for key in request.keys])
     if not mine:
         return left, right, request, False
+    if request.how in ("right", "full") and any(key.shared and key.left in mine for key in request.keys):
+        raise UnsupportedError(
+            f"how={request.how!r} with keys of a collation that both inputs call by one name, {sorted(mine)}, is not "
+            f"possible; rename the column of one input and give on=[(left name, right name)].",
+            argument="how",
+        )
     if request.hot:
         raise PlanError(
             f"hot={request.hot!r} with keys of a collation, {sorted(mine)}, is not possible; leave hot out.",
@@ -299,6 +315,26 @@ def _tree_by_collation(
     return {name: frame for name, (frame, _) in keyed.items()}, terms, bool(renamed)
 
 
+def _opened(left: DataFrame, request: Request) -> Request:
+    """The request with a band that has both of its bounds."""
+    band = request.within
+    if request.closed == "both" or band is None or band.left not in left.columns:
+        return request
+    return replace(request, within=opened(band, arrow_type(left.schema[band.left].dataType), request.closed))
+
+
+def _check_copies(request: Request, partitions: int) -> None:
+    """`UnsupportedError` for a full join whose rows would be copied: a copy does not know whether another matched."""
+    if request.how == "full" and partitions > 1 and (request.hot or not request.on):
+        what = f"hot={request.hot!r}" if request.hot else "a band alone"
+        raise UnsupportedError(
+            f"how='full' with {what} is not possible in {partitions} partitions, since rows of one side are copied; "
+            f"give partitions=1{'' if request.hot else ', or equal columns in on='}, or union the left join with the "
+            f"left_anti join of the inputs exchanged.",
+            argument="how",
+        )
+
+
 def _placing(request: Request, partitions: int) -> str:
     if partitions == 1:
         return "one partition: no row is copied"
@@ -306,7 +342,9 @@ def _placing(request: Request, partitions: int) -> str:
     if keys:
         shown = " and ".join(a if a == b else f"{a} = {b}" for a, b in keys)
         if request.hot:
-            rule = f"left rows of hot keys ({len(request.hot)}) are dealt out to all, right ones go to each"
+            once, other = SIDES if request.how != "right" else SIDES[::-1]
+            rule = f"{once} rows of hot keys ({len(request.hot)}) are dealt out to all, {other} ones go to each"
             return f"partitions by hash of ({shown}); {rule}"
         return f"partitions by hash of ({shown}): no row is copied; one key is in one partition"
-    return "partitions by cells of the band's column: a right row is in two of them where its band crosses a border"
+    copied = "left" if request.how == "right" else "right"
+    return f"partitions by cells of the band's column: a {copied} row is in two of them where its band crosses a border"

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from itertools import chain
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from dovetail.engine.layout import Key
+from dovetail.engine.layout import How, Key
 from dovetail.engine.memory import MemoryBudget, format_bytes
 from dovetail.engine.operator import OperatorError
 from dovetail.engine.packing import CHUNK_ROWS, in_chunks
@@ -24,6 +24,7 @@ from dovetail.errors import BudgetExceeded, UnsupportedError
 from dovetail.joins.online.bucket_rule import BucketRule, Cells, MultiBucketRule, choose_cells, hot_codes
 from dovetail.joins.online.bucket_state import Event, Piece, unpack_events
 from dovetail.joins.online.graph import Band, Distance, Predicate, Term, join_graph
+from dovetail.joins.online.unmatched import PRESERVED, with_number
 
 if TYPE_CHECKING:
     from dovetail.joins.online.operators.base import OnlineOperator
@@ -46,22 +47,36 @@ class Pair:
     on: tuple[Key, ...]
     within: Band | None = None
     hot: str = ""
+    how: How = "inner"
+
+    @property
+    def preserved(self) -> tuple[int, ...]:
+        """The sides whose rows are numbered."""
+        return PRESERVED[self.how]
+
+    @property
+    def alone_sides(self) -> tuple[int, ...]:
+        """The sides whose rows come without a partner if they have none."""
+        return () if self.how == "left_semi" else self.preserved
 
     def spec(self, algorithm: str, names: tuple[str, ...], with_phase: bool) -> OnlineJoin:
-        """The specification of the operator."""
+        """The specification of the operator: an inner join, which leaves room to remember which rows matched."""
         from dovetail.joins.online.operators import ALGORITHMS  # workers that only pack rows do not need the kernels
 
-        return ALGORITHMS[algorithm](on=self.on, within=self.within, with_phase=with_phase, suffixes=_INSIDE)
+        join, beside = ALGORITHMS[algorithm], bool(self.preserved)
+        return join(on=self.on, within=self.within, with_phase=with_phase, suffixes=_INSIDE, beside=beside)
 
     def spread(self, schemas: dict[str, pa.Schema], buckets: int) -> BucketRule:
         """The bucket of each row."""
-        return BucketRule(Predicate(self.on, self.within), schemas, buckets, hot_codes(self.hot, self.on, schemas))
+        hot, once = hot_codes(self.hot, self.on, schemas), int(self.how == "right")
+        return BucketRule(Predicate(self.on, self.within), schemas, buckets, hot, once, self.alone_sides)
 
     def meaning(self, names: tuple[str, ...]) -> dict[str, Any]:
         """When rows match, as JSON."""
         band = self.within
         within = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
-        return {"on": [list(pair) for pair in Predicate(self.on, band).pairs], "within": within}
+        how = {} if self.how == "inner" else {"how": self.how}
+        return {"on": [list(pair) for pair in Predicate(self.on, band).pairs], "within": within, **how}
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,7 @@ class Tree:
 
     on: tuple[Term, ...]
     rows: tuple[tuple[str, float], ...] = ()
+    preserved: ClassVar[tuple[int, ...]] = ()
 
     def cells(self, names: tuple[str, ...], buckets: int) -> Cells:
         """At most this many buckets, as cells of a cube."""
@@ -110,13 +126,25 @@ class BucketJoin:
         """The columns of each input."""
         return dict(self.inputs)
 
+    @property
+    def stored(self) -> dict[str, pa.Schema]:
+        """The columns of each input in the operator and in the state: preserved rows have a number."""
+        preserved = self.what.preserved
+        return {n: with_number(s, side) if side in preserved else s for side, (n, s) in enumerate(self.inputs)}
+
+    @property
+    def pair(self) -> Pair:
+        """The predicates of a join of two inputs."""
+        assert isinstance(self.what, Pair)  # noqa: S101  (for the type checker: joins of many inputs are inner joins)
+        return self.what
+
     def spec(self) -> OnlineSpec:
         """The specification of the operator."""
         return self.what.spec(self.algorithm, self.names, self.with_phase)
 
     def open(self) -> OnlineOperator:
         """The running join, in a budget of its own; rows that do not fit go to Spark's local directory."""
-        return self.spec().open(MemoryBudget(self.memory, "online join"), self.schemas)
+        return self.spec().open(MemoryBudget(self.memory, "online join"), self.stored)
 
     def spread(self, buckets: int) -> BucketRule | MultiBucketRule:
         """Which of at most this many buckets rows belong to."""
@@ -202,7 +230,7 @@ class Running:
     def __init__(self, join: BucketJoin) -> None:
         self.operator: OnlineOperator = join.open()
         self._names = join.names
-        self._schemas = [join.schemas[name] for name in join.names]
+        self._schemas = [join.stored[name] for name in join.names]
         self._rows: deque[tuple[int, int]] = deque()
         """For each event whose rows have not left: the number of rows, and the tick of the last one."""
         self.owed = True

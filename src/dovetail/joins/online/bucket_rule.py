@@ -3,7 +3,8 @@
 Equal keys share a bucket by their hash. For a band alone, keys are cut into cells somewhat wider than the band, and
 cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match.
 So every pair is found in exactly one bucket, left's. The same holds for hot keys: their left rows are spread over all
-buckets by a hash of the whole row, and their right rows are copied to each. Of many inputs, buckets are the cells of a
+buckets by a hash of the whole row, and their right rows are copied to each. A right join exchanges the sides, so that
+no preserved row is copied. Of many inputs, buckets are the cells of a
 cube with an axis for each key that inputs share. A row goes to the cells that agree with the keys it has; along axes of
 keys that it does not have it is copied. So every combination is found in exactly one cell. If one key is equal in all
 inputs, there is one axis and no copy.
@@ -21,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I64, AnyArray
+from dovetail.engine.kernels.arrays import I64, AnyArray, Bool
 from dovetail.engine.layout import Key
 from dovetail.errors import PlanError
 from dovetail.joins.online.graph import Attribute, JoinGraph, Predicate, pair_graph, whole_bounds
@@ -47,12 +48,22 @@ class Homes(NamedTuple):
 class BucketRule:
     """The buckets of rows under a predicate. They depend on the rows alone, not on their place or order.
 
+    Rows of the side `once` are in one bucket each; those of the other side may be copied. Rows without a key are in
+    none, but those of the sides `alone` in any one.
+
     Reference: docs/algorithms/online.md, 7.2.
     """
 
     def __init__(
-        self, predicate: Predicate, schemas: Mapping[str, pa.Schema], buckets: int, hot: I64 | None = None
+        self,
+        predicate: Predicate,
+        schemas: Mapping[str, pa.Schema],
+        buckets: int,
+        hot: I64 | None = None,
+        once: int = 0,
+        alone: tuple[int, ...] = (),
     ) -> None:
+        self._once, self._alone = once, alone
         self._keys, self._buckets = JoinKeys(pair_graph(predicate), schemas), buckets
         self.count = buckets
         self._hot = np.empty(0, np.int64) if hot is None else hot
@@ -75,14 +86,23 @@ class BucketRule:
         keys, valid = self._keys.encode(side, batch)
         rows = np.flatnonzero(valid)
         dropped = batch.num_rows - len(rows)
+        if dropped and side in self._alone:
+            return self._with_keyless(side, batch, valid)
         if self._by_code or self._buckets == 1:
             code = keys[0][rows] if self._by_code else np.zeros(len(rows), np.int64)
             return self._ordered(*self._spread_hot(side, batch, rows, code), dropped)
         key = keys[-1][rows]
-        if side == 0:
+        if side == self._once:
             return self._ordered(rows, bucket_of(self._cell(key), self._buckets), dropped)
         low, high = (self._cell(bound) for bound in self._keys.ranges(side, key))
         return self._ordered(*self._copies(rows, low, high), dropped)
+
+    def _with_keyless(self, side: int, batch: pa.RecordBatch, valid: Bool) -> Homes:
+        keyed, others = np.flatnonzero(valid), np.flatnonzero(~valid)
+        found = self.homes(side, batch.take(pa.array(keyed)))
+        buckets = bucket_of(row_hashes(batch.take(pa.array(others))), self._buckets)
+        rows, of = np.concatenate([keyed[found.rows], others]), np.concatenate([found.buckets, buckets])
+        return self._ordered(rows, of, len(others))
 
     def _spread_hot(self, side: int, batch: pa.RecordBatch, rows: I64, code: I64) -> tuple[I64, I64]:
         """The rows and the bucket of each; hot ones are spread by a hash on the left, copied on the right."""
@@ -90,7 +110,7 @@ class BucketRule:
         hot = np.flatnonzero(np.isin(code, self._hot)) if len(self._hot) else self._hot
         if len(hot) == 0:
             return rows, buckets
-        if side == 0:
+        if side == self._once:
             buckets[hot] = bucket_of(row_hashes(batch.take(pa.array(rows[hot]))), self._buckets)
             return rows, buckets
         plain = np.delete(np.arange(len(rows)), hot)

@@ -25,6 +25,7 @@ from dovetail.errors import ConfigError
 from dovetail.joins.online.graph import JoinGraph
 
 _US = timedelta(microseconds=1)
+NO_TIME = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +52,9 @@ class Lateness:
         return newest + self.reach[side]
 
     def times(self, side: int, batch: pa.RecordBatch) -> I64:
-        """Event times in microseconds; rows without one have been left out before."""
+        """Event times in microseconds; NO_TIME for rows without one, which are never late."""
         times = batch.column(self.columns[side]).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-        return np.asarray(times, np.int64)
+        return np.asarray(times.fill_null(NO_TIME), np.int64)
 
     def on_time(self, side: int, batch: pa.RecordBatch, watermark: int | None) -> pa.RecordBatch:
         """The rows that are not too late."""
@@ -213,7 +214,8 @@ class Header:
     whenever the state is stored; if it is empty, the next micro-batch rebuilds the join. `tail` are the bytes of pieces
     from `base` on, `last` those of the last piece. `settled` says that nothing is owed. `pauses` counts the pauses
     since the last rows, `rows` all rows so far, `newest` has event times by side, `watermark` is the latest one that
-    was applied.
+    was applied. Of joins that preserve rows, `numbered` counts these, and unmatched ones have come out of the pieces
+    before `answered`, which are those of numbers below `answered_rows`.
     """
 
     meaning: dict[str, Any]
@@ -234,6 +236,9 @@ class Header:
     settled: bool = True
     finished: bool = False
     watermark: int | None = None
+    numbered: int = 0
+    answered: int = 0
+    answered_rows: int = 0
     spans: list[Span] = field(default_factory=list)
 
     @classmethod
@@ -308,6 +313,8 @@ class Header:
         """Whether there are many pieces, and the last one is small, recent and as `settled` as new events."""
         if self.next - self.first < _FEW or not 0 < self.last < _OPEN or settled != (self.base == self.next):
             return False
+        if self.answered == self.next:
+            return False
         return retain_ms is None or now_ms - self.spans[-1].since < retain_ms // _SPAN_OF_A_TAIL
 
     def drop_last(self) -> int:
@@ -375,6 +382,24 @@ class Header:
         self.watermark = max((at for at in (self.watermark, now) if at is not None), default=None)
         return self.watermark
 
+    def expired(self, watermark: int | None) -> int:
+        """The piece before which no row can match a later one."""
+        if watermark is None:
+            return self.first
+        return self._end_of_those(lambda span: span.expiry is not None and span.expiry < watermark)
+
+    def next_expiry(self) -> int | None:
+        """The watermark that must be passed for rows to come out alone: where all is settled, the next ones; else so
+        many that it is worth to settle."""
+        expiry, freed = NEVER_MATCHES, 0
+        for span in self.spans:
+            if span.expiry is None:
+                return None
+            expiry, freed = max(expiry, span.expiry), freed + span.bytes
+            if span.end > self.answered and (self.settled or _WORTH * freed >= self.bytes):
+                return expiry
+        return None
+
     def leaving(self, now_ms: int, retain_ms: int | None, watermark: int | None) -> int:
         """The piece before which rows leave: their retention is over, or no later row can match them."""
         return max(self._outdated(now_ms, retain_ms), self._unmatched(watermark))
@@ -387,9 +412,7 @@ class Header:
         return self._end_of_those(lambda span: span.came <= now_ms - retain_ms)
 
     def _unmatched(self, watermark: int | None) -> int:
-        if watermark is None:
-            return self.first
-        end = self._end_of_those(lambda span: span.expiry is not None and span.expiry < watermark)
+        end = self.expired(watermark)
         freed = sum(span.bytes for span in self.spans if span.end <= end)
         return end if _WORTH * freed >= self.bytes else self.first
 
@@ -414,12 +437,13 @@ class Header:
         """Whether every join gives the same answers in this micro-batch: nothing is owed before or after it."""
         return self.settled and (self.planned.owed == "batch" or self.is_new)
 
-    def bounded_by(self, wanted: Bounds) -> Bounds:
+    def bounded_by(self, wanted: Bounds, preserving: bool = False) -> Bounds:
         """The bounds of the state in this micro-batch, in every attempt; the requested ones hold from the next one on.
 
-        All owed results of rows are given before they leave, so all attempts must retire the same rows.
+        All owed results of rows are given before they leave, so all attempts must retire the same rows. So must those
+        of a join that preserves rows, which gives unmatched rows when they leave.
         """
-        bounds = wanted if self.bounds is None or self.free_to_change else self.bounds
+        bounds = wanted if self.bounds is None or (self.free_to_change and not preserving) else self.bounds
         self.bounds = wanted
         return bounds
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pyarrow as pa
 
@@ -19,6 +19,8 @@ from dovetail.engine.layout import Key, check_columns, key_pairs
 from dovetail.errors import PlanError, UnsupportedError
 
 Distance: TypeAlias = int | float | Decimal | timedelta
+Closed = Literal["both", "left", "right", "neither"]
+"""The bounds of a band that are part of it."""
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EXACT_DIGITS = 18
 
@@ -118,27 +120,69 @@ class Predicate:
 
 def whole_bounds(band: Band, kind: pa.DataType) -> tuple[int, int] | None:
     """The band in units of a column whose values are whole numbers of something; None for floating-point columns."""
-    if pa.types.is_floating(kind):
-        _require(not isinstance(band.lo, timedelta), band, kind, "numbers")
+    per_unit = _units_per_one(band, kind)
+    if per_unit is None:
         return None
-    if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind):
-        _require(isinstance(band.lo, timedelta), band, kind, "timedeltas")
-        per_second = Fraction(1, 86400) if pa.types.is_date32(kind) else Fraction(_PER_SECOND[_unit(kind)])
-        lo, hi = (_seconds(bound) * per_second for bound in (band.lo, band.hi))
-    else:
-        scale = kind.scale if pa.types.is_decimal(kind) else 0
-        known = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.precision <= _EXACT_DIGITS)
-        if not known:
-            raise PlanError(
-                f"a column of type {kind} has no distance; bands need numbers, dates or times.", argument="within"
-            )
-        _require(not isinstance(band.lo, timedelta), band, kind, "numbers")
-        lo, hi = (_number(bound) * Fraction(10) ** scale for bound in (band.lo, band.hi))
+    lo, hi = (_in_units(bound, per_unit) for bound in (band.lo, band.hi))
     if max(abs(lo), abs(hi)) >= 2**63:
         raise PlanError(
             f"band {band} is wider than the numbers of a column of type {kind}; give smaller bounds.", argument="within"
         )
     return math.ceil(lo), math.floor(hi)
+
+
+def opened(band: Band, kind: pa.DataType, closed: Closed) -> Band:
+    """The band that leaves out the bounds that are not `closed`, as one that has both of its bounds.
+
+    An open bound moves to the next value of a column of this type; `PlanError` if no distance remains.
+
+    >>> opened(Band("a", "b", -5, 5), pa.int64(), "left")
+    Band(left='a', right='b', lo=-5, hi=4)
+    """
+    per_unit = _units_per_one(band, kind)
+    lo, hi = band.lo, band.hi
+    if closed in ("right", "neither"):
+        lo = _next(lo, 1, per_unit, kind)
+    if closed in ("left", "neither"):
+        hi = _next(hi, -1, per_unit, kind)
+    return Band(band.left, band.right, lo, hi)
+
+
+def _next(bound: Distance, step: int, per_unit: Fraction | None, kind: pa.DataType) -> Distance:
+    """The distance of a column of this type that follows a bound, upwards or downwards."""
+    if per_unit is None:
+        return math.nextafter(float(bound), step * math.inf)  # type: ignore[arg-type]  # a number, as just checked
+    at = _in_units(bound, per_unit)
+    value = (math.floor(at) + 1 if step > 0 else math.ceil(at) - 1) / per_unit
+    if not isinstance(bound, timedelta):
+        return Decimal(value.numerator) / Decimal(value.denominator) if pa.types.is_decimal(kind) else int(value)
+    if (value * 10**6).denominator > 1:
+        raise UnsupportedError(
+            f"an open bound on a column of type {kind} is finer than a timedelta; cast the column to microseconds.",
+            argument="closed",
+        )
+    return timedelta(microseconds=int(value * 10**6))
+
+
+def _in_units(bound: Distance, per_unit: Fraction) -> Fraction:
+    return (_seconds(bound) if isinstance(bound, timedelta) else _number(bound)) * per_unit
+
+
+def _units_per_one(band: Band, kind: pa.DataType) -> Fraction | None:
+    """How many units of a column a second or the number one is; None for floating-point columns."""
+    if pa.types.is_floating(kind):
+        _require(not isinstance(band.lo, timedelta), band, kind, "numbers")
+        return None
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind):
+        _require(isinstance(band.lo, timedelta), band, kind, "timedeltas")
+        return Fraction(1, 86400) if pa.types.is_date32(kind) else Fraction(_PER_SECOND[_unit(kind)])
+    known = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.precision <= _EXACT_DIGITS)
+    if not known:
+        raise PlanError(
+            f"a column of type {kind} has no distance; bands need numbers, dates or times.", argument="within"
+        )
+    _require(not isinstance(band.lo, timedelta), band, kind, "numbers")
+    return Fraction(10) ** (kind.scale if pa.types.is_decimal(kind) else 0)
 
 
 def _unit(kind: pa.DataType) -> str:

@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.online.graph import Band
+from dovetail.engine.layout import How
+from dovetail.errors import PlanError
+from dovetail.joins.online.graph import Band, Closed
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.request import (
     DEFAULT_MEMORY,
@@ -66,6 +67,8 @@ class Request:
     suffixes: tuple[str, str] = ("", "_right")
     hot: Sequence[Any] | None = None
     end_of_input: End = None
+    how: How = "inner"
+    closed: Closed = "both"
 
     @property
     def on(self) -> tuple[str | tuple[str, str], ...]:
@@ -117,6 +120,7 @@ class OnlineJoinOptions(OnlineOptions):
 
     on: Keys | None = None
     within: Band | Sequence[Any] | None = None
+    closed: Closed = "both"
     how: HowName = "inner"
     algorithm: Algorithm = "auto"
     suffixes: tuple[str, str] = ("", "_right")
@@ -124,7 +128,6 @@ class OnlineJoinOptions(OnlineOptions):
 
     def request(self) -> Request:
         """The join, or an error that says what to change."""
-        _check_how(self.how)
         named = one_of("algorithm", self.algorithm, get_args(Algorithm))
         terms = self.terms(AUTO["online_join"] if named == "auto" else named)
         request = Request(
@@ -135,7 +138,15 @@ class OnlineJoinOptions(OnlineOptions):
             parse_suffixes(self.suffixes),
             self.hot,
             self.end_of_input,
+            parse_how(self.how),
+            one_of("closed", self.closed, get_args(Closed)),
         )
+        if request.closed != "both" and request.within is None:
+            raise PlanError(
+                f"closed={self.closed!r} is about the bounds of a band, and there is none; give within=, or leave "
+                f"closed out.",
+                argument="closed",
+            )
         ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses unsupported predicates
         return request
 
@@ -163,13 +174,4 @@ class MultiJoinOptions(OnlineOptions):
             self.suffixes,
             self.rows,
             self.end_of_input,
-        )
-
-
-def _check_how(how: str) -> None:
-    if parse_how(how) != "inner":
-        raise UnsupportedError(
-            f"how={how!r}: online joins give matching pairs as they come and are inner joins only; use Spark's own "
-            f"stream-stream join with a watermark for outer and semi joins.",
-            argument="how",
         )

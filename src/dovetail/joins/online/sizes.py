@@ -16,6 +16,12 @@ _TEXT_BYTES = 24
 _LARGEST_SHARE = 8 << 20
 _MOST_COMBINATIONS = 1 << 15
 _MOST_CHUNK_ROWS = 1 << 14
+_BESIDE, _LEAST_BESIDE = 16, 8 << 10
+
+
+def beside_bytes(limit: int) -> int:
+    """The part of a budget that a caller has beside the operator, if it needs one."""
+    return max(limit // _BESIDE, _LEAST_BESIDE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +63,8 @@ class Footprint:
     Of each slot (`kept` bytes of it stay to the end), of each bucket, and a fixed part; of each arriving row and each
     loaded row; of each collected combination, and how much of an answer each one stands for; of each block beside its
     rows, and of each row that is written. `buffer` is the part of the budget (8 for an eighth) that is kept free for
-    blocks, 0 if rows make room for them; `bucket_rows` are those that a bucket should be able to hold.
+    blocks, 0 if rows make room for them; `bucket_rows` are those that a bucket should be able to hold. `beside` says
+    that the caller has a part of the budget.
     """
 
     slot: int
@@ -72,6 +79,7 @@ class Footprint:
     written: int = 0
     buffer: int = 0
     bucket_rows: int = 16
+    beside: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +160,7 @@ def fit(sizes: Sizes, limit: int, widths: tuple[int, ...], needs: Footprint) -> 
 
 def _split(sizes: Sizes, limit: int, widths: tuple[int, ...], needs: Footprint) -> Fitted | None:
     n, width = len(widths), -(-sum(widths) // len(widths))
+    limit -= beside_bytes(limit) if needs.beside else 0
     answer, chunk = min(limit // 8, _LARGEST_SHARE), min(limit // 16, _LARGEST_SHARE // 2)
     combinations = max(16, min(_MOST_COMBINATIONS, answer // needs.answer))
     partitions = sizes.partitions or max(1, min(50, limit // (needs.bucket_rows * (width + needs.slot))))

@@ -43,9 +43,12 @@ _FLAT = (
     T.StringType, T.BinaryType, T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType,
 )  # fmt: skip
 """Types that pass through pandas unchanged and without a copy, in Arrow-backed columns."""
-Wakes = Literal["never", "by clock", "without input"]
-"""When timers of buckets fire: never; when their time has come; also in a micro-batch that brings no rows."""
-_TIME_MODES = {"never": "none", "by clock": "processingTime", "without input": "eventTime"}
+Wakes = Literal["never", "by clock", "without input", "by watermark"]
+"""When timers of buckets fire: never; when their time has come; also in a micro-batch that brings no rows; when the
+watermark of the inputs has reached their time."""
+_TIME_MODES = {
+    "never": "none", "by clock": "processingTime", "without input": "eventTime", "by watermark": "eventTime",
+}  # fmt: skip
 
 
 class StatefulJoin(Protocol):
@@ -146,21 +149,24 @@ class Buckets(StatefulProcessor):
         with Arrivals(self.join.arrival_bytes) as arrived:
             for frame in rows:
                 arrived.take(frame)
-            yield from self._answers(int(key[0]), arrived.latest_ms, arrived)
+            yield from self._answers(int(key[0]), arrived.latest_ms, arrived, None, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803  (Spark's names)
         """The results of a timer."""
         now_ms, fired_ms = timerValues.getCurrentProcessingTimeInMs(), expiredTimerInfo.getExpiryTimeInMs()
-        yield from self._answers(int(key[0]), int(now_ms), None, int(fired_ms))
+        yield from self._answers(int(key[0]), int(now_ms), None, int(fired_ms), timerValues)
 
     def close(self) -> None:
         """Do nothing: nothing is held between calls."""
 
-    def _answers(self, key: int, now_ms: int, arrived: Arrivals | None, fired_ms: int | None = None) -> Iterator[Any]:
+    def _answers(
+        self, key: int, now_ms: int, arrived: Arrivals | None, fired_ms: int | None, timer_values: Any
+    ) -> Iterator[Any]:
         import pandas as pd  # Spark has loaded it for these tasks; others that pack rows need not
 
         state = BucketState(self._handle, self._pieces, self.join.state_format, fired_ms is not None)
-        for answer in in_chunks(self.join.answer(BucketCall(key, now_ms, arrived, fired_ms, state))):
+        watermark_ms = int(timer_values.getCurrentWatermarkInMs())
+        for answer in in_chunks(self.join.answer(BucketCall(key, now_ms, arrived, fired_ms, state, watermark_ms))):
             if self.names is None:
                 yield pd.DataFrame({"rows": [answer.serialize().to_pybytes()]})
             else:
@@ -206,10 +212,15 @@ class BucketState:
 
     def piece(self, number: int) -> bytes:
         """A piece; `ConfigError` if it is not there."""
-        found = self._pieces.getValue((number,))
+        found = self.find(number)
         if found is None:
             raise ConfigError(f"piece {number} of the state is missing; start from an older checkpoint.")
-        return bytes(found[0])
+        return found
+
+    def find(self, number: int) -> bytes | None:
+        """A piece; None if it is not there."""
+        found = self._pieces.getValue((number,))
+        return None if found is None else bytes(found[0])
 
     def put(self, number: int, data: bytes) -> None:
         """Write a piece."""
@@ -229,7 +240,8 @@ class BucketState:
 class BucketCall:
     """A call of one bucket: its packets, or the time of its timer; and its state.
 
-    `key` is the bucket's label. `now_ms` is the logged time of the micro-batch if there are packets.
+    `key` is the bucket's label. `now_ms` is the logged time of the micro-batch if there are packets. `watermark_ms` is
+    Spark's watermark, if timers fire; 0 or less before there is one.
     """
 
     key: int
@@ -237,6 +249,7 @@ class BucketCall:
     arrived: Arrivals | None
     fired_ms: int | None
     state: BucketState
+    watermark_ms: int = -1
 
 
 class Arrivals:

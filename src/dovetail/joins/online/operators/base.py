@@ -47,7 +47,7 @@ from dovetail.joins.online.kernels.rows import (
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.row_pages import RowPages, mean_row_bytes
-from dovetail.joins.online.sizes import Fitted
+from dovetail.joins.online.sizes import Fitted, beside_bytes
 
 if TYPE_CHECKING:
     from dovetail.joins.online.operators.spec import OnlineSpec
@@ -83,6 +83,8 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         self.keys = JoinKeys(spec.graph, schemas, spec.hash_bits)
         self.progress = Progress(clock)
         self._limit = budget.available
+        if spec.beside:
+            self.own(budget.reserve("matched rows")).grow(beside_bytes(self._limit))
         self._buffer = self.own(budget.reserve("disk buffer"))
         self._index = self.own(budget.reserve("index"))
         self._arriving = self.own(budget.reserve("arriving rows"))

@@ -31,13 +31,15 @@ class OnlineSpec(ABC):
     """Streams joined over a tree of predicates, every combination exactly once, under any interleaving and budget.
 
     `with_phase` adds `_phase`: arriving, reactive or cleanup. There is no order. `seed` seeds the random choices.
-    `hash_bits` below 64 makes hashed keys collide; answers stay right.
+    `hash_bits` below 64 makes hashed keys collide; answers stay right. `beside` leaves a part of the budget to the
+    caller.
     """
 
     with_phase: bool = False
     sizes: Sizes = FITTED
     seed: int = 0
     hash_bits: int = 64
+    beside: bool = False
 
     # ------------------------------------------------------------------ what is joined
 
@@ -100,9 +102,8 @@ class OnlineSpec(ABC):
         self, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None = None
     ) -> OnlineOperator:
         """The running join inside this budget; rows that do not fit go to `spill_dir`."""
-        join = OnlineOperator(self, budget, schemas, spill_dir)
-        self.fit(budget.available, join.schemas, {})
-        return join
+        self.fit(budget.available, [schemas[name] for name in self.sides], {})
+        return OnlineOperator(self, budget, schemas, spill_dir)
 
     def explain(self) -> str:
         """The specification in one line."""
@@ -177,7 +178,7 @@ class OnlineJoin(OnlineSpec):
 
     def fit(self, limit: int, schemas: Sequence[pa.Schema], seen: Mapping[int, int]) -> Fitted:
         """The split of a budget; the estimated width of one side is corrected by the error of the other."""
-        needs = replace(self.footprint(), block=max(block_overhead(schema) for schema in schemas))
+        needs = replace(self.footprint(), block=max(block_overhead(schema) for schema in schemas), beside=self.beside)
         return fit(self.sizes, limit, widths_of(schemas, seen), needs)
 
 

@@ -2,5 +2,6 @@
 
 * `plan`: the planned join, from DataFrames to buckets and back.
 * `available_now`: ends queries of joins that work in pauses, where Spark would not.
-* `buckets`: the task of a bucket, for batch DataFrames on the batch host, for streams on the stateful host.
+* `task`: the task of a join. `batch_task`: its buckets for batch DataFrames, on the batch host. `buckets`: for streams,
+  on the stateful host.
 """

@@ -1,4 +1,4 @@
-"""Buckets of online joins in tasks: of batch DataFrames, in the order of reading, and of streams, over micro-batches.
+"""Buckets of online joins of streams, over micro-batches, and the task of an online join.
 
 The state of a stream's bucket is its rows, and its join stays in a resident process. If all answers of the stored rows
 were given, a restart loads these rows without joining them again. Otherwise the events since then, the tail, are
@@ -9,25 +9,23 @@ time, so that a repeated attempt gives the same answers.
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, nullcontext
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.packing import CHUNK_BYTES, CHUNK_ROWS, as_schema, unpack_rows
 from dovetail.errors import BudgetExceeded, DataError, PlanError
 from dovetail.joins.online.bucket_join import BucketJoin, Running, Work
-from dovetail.joins.online.bucket_rule import BucketRule, MultiBucketRule
 from dovetail.joins.online.bucket_state import (
     EPOCH,
     FORMAT,
     NEVER_MATCHES,
+    NO_TIME,
     Bounds,
     Event,
     Header,
@@ -38,117 +36,19 @@ from dovetail.joins.online.bucket_state import (
     pack_events,
     unpack_events,
 )
-from dovetail.joins.online.request import Terms
+from dovetail.joins.online.plan.task import OnlineTask, counts_by_side
 from dovetail.joins.online.row_pages import in_fixed_order
+from dovetail.joins.online.sizes import beside_bytes
+from dovetail.joins.online.unmatched import Outer, RowBits
 from dovetail.spark.frames import Batches
-from dovetail.spark.hosts.batch import Bucketed
-from dovetail.spark.hosts.exchange import Exchange
 from dovetail.spark.hosts.resident import Answers as Turned
 from dovetail.spark.hosts.resident import Log, ResidentCall, run_call
-from dovetail.spark.hosts.stateful import Arrivals, BucketCall
-from dovetail.spark.task import MetricsSink, TaskAttempt, state_partitions
-
-CHANGE_COLUMN = "_change_type"
-"""Names of the column by which change feeds mark inserted rows; other rows cannot be joined."""
-
-
-@dataclass(frozen=True, slots=True)
-class OnlineTask:
-    """One planned online join as its tasks see it.
-
-    Without `buckets`, a stream has as many as its checkpoint has partitions. With `marked` the last column of each
-    input says where it ends. `answers` are the columns of the join's result, `output` those that Spark gets.
-    """
-
-    plan: str
-    join: BucketJoin
-    request: Terms
-    buckets: int | None
-    marked: bool
-    answers: pa.Schema
-    output: pa.Schema
-    sink: MetricsSink
-    lateness: Lateness | None = None
-
-    calls_all: ClassVar[bool] = False
-    chunk_bytes: ClassVar[int] = CHUNK_BYTES
-
-    def spread(self) -> BucketRule | MultiBucketRule:
-        """Which buckets rows belong to, the same in every micro-batch and after every restart."""
-        return self.join.spread(self.buckets or state_partitions())
-
-    def exchange(self) -> AbstractContextManager[Exchange]:
-        """The buckets of rows; rows without a key are in none."""
-        return nullcontext(self.spread())
-
-    def take_rows(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Rows in the types of the join; `DataError` for updates and deletions."""
-        name = self.join.names[side]
-        rows = as_schema(batch, self.join.schemas[name])
-        _check_appended(name, rows)
-        return rows
-
-
-def _check_appended(name: str, rows: pa.RecordBatch) -> None:
-    """`DataError` for updated or deleted rows: results cannot be retracted."""
-    if CHANGE_COLUMN not in rows.schema.names:
-        return
-    kinds = set(pc.unique(rows.column(CHANGE_COLUMN)).to_pylist()) - {"insert", None}
-    if kinds:
-        raise DataError(
-            f"{name} has rows with {CHANGE_COLUMN} {sorted(map(str, kinds))}; online joins take rows that are only "
-            f"added: filter the input by {CHANGE_COLUMN} = 'insert', or drop that column to join each row as a new one."
-        )
-
-
-def join_buckets(task: OnlineTask, packets: Bucketed) -> Batches:
-    """The answers of a partition: the rows of each of its buckets, one bucket after the other."""
-    running: Running | None = None
-    current, dropped = -1, [0] * len(task.join.names)
-    try:
-        for bucket, packet in packets:
-            dropped[packet.side] += packet.dropped
-            if packet.rows is None:
-                continue
-            if running is None or bucket != current:
-                yield from _finished(task, running)
-                running, current = Running(task.join), bucket
-            yield from _answers(task, running.apply(Event("push", packet.side, rows=packet.rows)))
-        yield from _finished(task, running)
-        task.sink.task(counts_by_side("null_keys", task.join.names, dropped))
-    finally:
-        if running is not None:
-            running.close()
-
-
-def counts_by_side(name: str, sides: Sequence[str], counts: Sequence[int]) -> Metrics:
-    """Rows of each side under one name."""
-    metrics = Metrics()
-    for side, n in zip(sides, counts, strict=True):
-        metrics.add(name, int(n), side)
-    return metrics
-
-
-def _finished(task: OnlineTask, running: Running | None) -> Batches:
-    if running is None:
-        return
-    with closing(running.operator) as operator:
-        yield from _answers(task, running.apply(Event("finish")))
-        peak = operator.budget.peak
-    operator.metrics.peak("memory_peak", peak)
-    rows = sum(operator.metrics.value("rows", name) for name in task.join.names)
-    operator.metrics.peak("bucket_rows", rows, unit="rows")
-    task.sink.task(operator.metrics)
-
-
-def _answers(task: OnlineTask, batches: Iterator[pa.RecordBatch]) -> Batches:
-    for batch in batches:
-        if batch.num_rows:
-            yield as_schema(batch, task.output)
-
+from dovetail.spark.hosts.stateful import Arrivals, BucketCall, BucketState
+from dovetail.spark.task import TaskAttempt
 
 QUOTA = 64
 """Units of reactive work in a micro-batch without rows: a block against some others is one."""
+_FIRST_CHUNK = -2
 _PIECE = 32 << 20  # bytes of one stored value, apart from a single message that is larger
 Answers = Generator[pa.RecordBatch, None, dict[str, Any]]
 
@@ -166,7 +66,28 @@ class OnlineBuckets:
     def answer(self, call: BucketCall) -> Batches:
         """The arriving phase where rows came, the reactive phase where a timer fired."""
         bucket = OnlineCall(self.task, call)
-        return bucket.arriving(call.arrived) if call.arrived is not None else bucket.reactive()
+        if call.arrived is not None:
+            return bucket.arriving(call.arrived)
+        return bucket.expiring() if self.task.wakes == "by watermark" else bucket.reactive()
+
+
+@dataclass(frozen=True, slots=True)
+class StateChunks:
+    """The bits of matched rows in the state of a bucket, at numbers below those of header and pieces."""
+
+    state: BucketState
+
+    def load(self, chunk: int) -> bytes | None:
+        """A chunk as it was saved; None if it never was."""
+        return self.state.find(_FIRST_CHUNK - chunk)
+
+    def save(self, chunk: int, data: bytes) -> None:
+        """Write a chunk."""
+        self.state.put(_FIRST_CHUNK - chunk, data)
+
+    def remove(self, chunks: range) -> None:
+        """Remove chunks."""
+        self.state.remove(_FIRST_CHUNK + 1 - chunks.stop, _FIRST_CHUNK + 1 - chunks.start)
 
 
 class OnlineCall:
@@ -178,6 +99,8 @@ class OnlineCall:
         """How this run requests rows to be joined."""
         self.header = Header.load(self.state.load(), task.join.meaning(), self.wanted, len(task.join.names))
         self.header.check_epoch()
+        self.chunks, room = StateChunks(call.state), beside_bytes(task.join.memory) // 2
+        self.outer = Outer(task.join, task.output, RowBits(self.chunks, room)) if task.join.what.preserved else None
 
     def arriving(self, arrived: Arrivals) -> Batches:
         """Pairs of new rows; all owed pairs where the micro-batch or an input ends."""
@@ -186,15 +109,21 @@ class OnlineCall:
         header.check_spread(packets[0].rule)
         header.rows += sum(packet.n for packet in packets)
         task.sink.task(self._counted(arrived))
-        retain_ms, lateness = header.bounded_by(Bounds(task.request.retain_ms, task.lateness))
-        watermark = None if lateness is None else header.raise_watermark(lateness.watermark(header.newest))
-        keep = header.leaving(now_ms, retain_ms, watermark)
+        retain_ms, lateness = self._bounds()
+        watermark = self._watermark(lateness)
+        keep = header.leaving(now_ms, retain_ms, None if self.outer else watermark)
         events, expiry = self._on_time(self._arrivals(arrived), lateness, watermark)
+        if self.outer is not None:
+            yield from self._numbered(events, self.outer)
+            if not events and keep > header.first:
+                events = [Event("settle")]
         if events:
             report = yield from self._turns(events, keep, now_ms, expiry)
             self._plan_pause(report["owed"])
+        if task.wakes == "by watermark" and not header.finished:
+            yield from self._expired(retain_ms)
         task.sink.task(self._measured_state())
-        self.state.store(header.as_json())
+        self._store_header()
 
     def reactive(self) -> Batches:
         """Some deferred work, and a later timer if there is more of it."""
@@ -203,7 +132,88 @@ class OnlineCall:
             report = yield from self._turns([Event("idle", units=QUOTA)], header.first, fired_ms)
             if report["owed"]:
                 self.state.wake_ms = max(self.call.now_ms, fired_ms) + 1
-        self.state.store(header.as_json())
+        self._store_header()
+
+    def expiring(self) -> Batches:
+        """Unmatched rows that the watermark has passed."""
+        if not self.header.finished:
+            yield from self._expired(self._bounds().retain_ms)
+        self._store_header()
+
+    def _bounds(self) -> Bounds:
+        wanted = Bounds(self.task.request.retain_ms, self.task.lateness)
+        return self.header.bounded_by(wanted, preserving=self.outer is not None)
+
+    def _store_header(self) -> None:
+        if self.outer is not None and not self.header.finished:
+            self.outer.bits.flush()
+        self.state.store(self.header.as_json())
+
+    # ------------------------------------------------------------------ rows without a partner
+
+    def _watermark(self, lateness: Lateness | None) -> int | None:
+        """The watermark behind which rows are late.
+
+        An inner join has one of its own. Other joins have Spark's, as it was when rows last came out alone: as in
+        Spark, rows of a micro-batch are joined before rows leave by its watermark.
+        """
+        header = self.header
+        if lateness is None or self.outer:
+            return None if lateness is None else header.watermark
+        return header.raise_watermark(lateness.watermark(header.newest))
+
+    def _numbered(self, events: list[Event], outer: Outer) -> Batches:
+        """Numbers the rows of events; yields those that can match nothing, which are not kept."""
+        header, join = self.header, self.task.join
+        for at, event in ((at, event) for at, event in enumerate(events) if event.kind == "push"):
+            batch = event.batch(join.schemas[join.names[event.side]])
+            if event.side in outer.sides:
+                batch, others = outer.split(event.side, batch)
+                yield from self._alone(event.side, outer.alone(event.side, others))
+            if event.side in join.what.preserved:
+                batch = outer.numbered(event.side, batch, header.numbered)
+                header.numbered += batch.num_rows
+                events[at] = event._replace(rows=batch.serialize())
+
+    def _expired(self, retain_ms: int | None) -> Batches:
+        """Yields unmatched rows behind Spark's watermark, and sets the timer for the next ones.
+
+        Where nothing is owed they come at once. Else they come when so many can leave that settling is worth it.
+        """
+        header, now_ms, reached_ms = self.header, self.call.now_ms, self.call.watermark_ms
+        watermark = header.raise_watermark(1000 * reached_ms if reached_ms > 0 else None)
+        keep = header.leaving(now_ms, retain_ms, watermark)
+        if keep > header.first:
+            yield from self._turns([Event("settle")], keep, now_ms)
+        if header.settled:
+            yield from self._leave(header.expired(watermark))
+        expiry = header.next_expiry()
+        self.state.wake_ms = None if expiry is None else max(reached_ms, expiry // 1000) + 1
+
+    def _leave(self, end: int) -> Batches:
+        """Yields the unmatched rows of the pieces before `end`, to which nothing is owed, and drops their bits."""
+        header, before = self.header, self.header.answered_rows
+        for number in range(max(header.first, header.answered), end):
+            yield from self._unmatched(unpack_events(self.state.piece(number)))
+        header.answered = max(header.answered, end)
+        if self.outer is not None:
+            self.chunks.remove(self.outer.bits.forget(before, header.answered_rows))
+
+    def _unmatched(self, events: Iterable[Event]) -> Batches:
+        """Yields the unmatched rows of these events."""
+        header, join, outer = self.header, self.task.join, self.outer
+        for event in events:
+            if event.kind == "push" and outer is not None and event.side in join.what.preserved:
+                batch = event.batch(join.stored[join.names[event.side]])
+                header.answered_rows += batch.num_rows
+                if event.side in outer.sides:
+                    yield from self._alone(event.side, outer.unmatched(event.side, batch))
+
+    def _alone(self, side: int, rows: pa.RecordBatch) -> Batches:
+        if rows.num_rows:
+            counts = [rows.num_rows if at == side else 0 for at in range(len(self.task.join.names))]
+            self.task.sink.task(counts_by_side("unmatched", self.task.join.names, counts))
+            yield rows
 
     # ------------------------------------------------------------------ arriving rows
 
@@ -257,8 +267,9 @@ class OnlineCall:
             kept = lateness.on_time(event.side, batch, watermark)
             late[event.side] += batch.num_rows - kept.num_rows
             events[at] = event if kept is batch else event._replace(rows=kept.serialize())
-            if kept.num_rows:
-                newest = int(lateness.times(event.side, kept).max())
+            times = lateness.times(event.side, kept)
+            if (times < NO_TIME).any():
+                newest = int(times[times < NO_TIME].max())
                 before = header.newest[event.side]
                 header.newest[event.side] = newest if before is None else max(before, newest)
                 expiry = max(expiry, lateness.expiry(event.side, newest))
@@ -267,7 +278,7 @@ class OnlineCall:
 
     def _plan_pause(self, owed: bool) -> None:
         """Set the timer of the next pause, if results are owed: after `wait` without rows."""
-        if self.task.request.reacts:
+        if self.task.wakes == "by clock":
             pauses = owed and not self.header.finished
             self.state.wake_ms = self.call.now_ms + self.task.request.wait_ms if pauses else None
 
@@ -290,6 +301,11 @@ class OnlineCall:
             steps = self._steps(events, keep, how)
         for step in steps:
             report = yield from self._step(step)
+        if self.outer is not None and keep > header.first:
+            yield from self._leave(keep)
+        if self.outer is not None and header.finished:
+            yield from self._leave(header.next)
+            yield from self._unmatched(events)
         if steps[-1].is_rebuilt or keep > header.first:
             self.state.remove(header.first, keep)
             header.settle()
@@ -344,7 +360,8 @@ class OnlineCall:
             except StopIteration as end:
                 report: dict[str, Any] = end.value
                 break
-            yield as_schema(unpack_rows(answer, task.answers), task.output)
+            batch = unpack_rows(answer, task.answers)
+            yield as_schema(batch, task.output) if self.outer is None else self.outer.pairs(batch)
         task.sink.task(_measured(report, step.events))
         return report
 
@@ -384,7 +401,7 @@ class OnlineCall:
 
     def _append(self, events: list[Event], settles: bool, now_ms: int, expiry: int | None) -> None:
         header, join, has_rows = self.header, self.task.join, any(event.kind == "push" for event in events)
-        rows = sum(e.batch(join.schemas[join.names[e.side]]).num_rows for e in events if e.kind == "push")
+        rows = sum(e.batch(join.stored[join.names[e.side]]).num_rows for e in events if e.kind == "push")
         goes_on = header.takes_more(now_ms, self.task.request.retain_ms, settles)
         if goes_on:
             events = joined_pauses([*unpack_events(self.state.piece(header.drop_last())), *events])

@@ -17,12 +17,15 @@ from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.online.answers import PHASE_COLUMN, AnswerColumns
-from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.bucket_state import Lateness, lateness_of
 from dovetail.joins.online.graph import SIDES, JoinGraph
 from dovetail.joins.online.plan.available_now import end_when_done
-from dovetail.joins.online.plan.buckets import OnlineBuckets, OnlineTask, join_buckets
+from dovetail.joins.online.plan.batch_task import join_buckets
+from dovetail.joins.online.plan.buckets import OnlineBuckets
+from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
+from dovetail.joins.online.unmatched import is_row_number
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.hosts.batch import bucket_frame
 from dovetail.spark.hosts.stateful import stateful_frame
@@ -62,10 +65,10 @@ class OnlinePlan:
     def _whole(self) -> DataFrame:
         if not self.inputs[0].isStreaming:
             return bucket_frame(self.inputs, self.task, partial(join_buckets, self.task), self.buckets, self.output)
-        join, reacts = OnlineBuckets(self.task), self.task.request.reacts
-        if reacts:
+        wakes = self.task.wakes
+        if wakes == "by clock":
             end_when_done(self.inputs[0].sparkSession, self.task.sink, self.task.request.wait_ms / 1e3)
-        return stateful_frame(self.inputs, self.task, join, self.output, "by clock" if reacts else "never")
+        return stateful_frame(self.inputs, self.task, OnlineBuckets(self.task), self.output, wakes)
 
     def metrics(self) -> Metrics:
         """The metrics of the last run; for a stream, of all its micro-batches."""
@@ -80,6 +83,8 @@ class OnlinePlan:
         retain = "" if terms.retain_ms is None else f", retain={terms.retain_ms} ms"
         kept = "" if self.task.buckets else " (or as many as the checkpoint has)"
         name = "OnlineJoin" if len(self.inputs) == 2 else f"OnlineJoin of {len(self.inputs)} inputs"
+        what = self.task.join.what
+        name += f" {what.how}" if isinstance(what, Pair) and what.how != "inner" else ""
         return "\n".join(
             [
                 f"{name}: {self.buckets} partitions{kept} of {format_bytes(terms.memory)}, owed={terms.owed}, "
@@ -176,12 +181,12 @@ class Inputs:
     def plan(self, join: BucketJoin, placing: str, columns: Named) -> OnlinePlan:
         """The plan of a valid request; columns of inputs that the join does not need are left out."""
         terms, streaming, spec = self.terms, self.first.isStreaming, join.spec()
-        answer = spec.answer(join.schemas)
-        spec.fit(terms.memory, list(join.schemas.values()), {})  # a budget that is too small is refused here
+        answer = spec.answer(join.stored)
+        spec.fit(terms.memory, list(join.stored.values()), {})  # a budget that is too small is refused here
         if streaming:
             _check_provider(self.first)
         phase = [T.StructField(PHASE_COLUMN, T.StringType(), False)] if terms.with_phase else []
-        output = T.StructType([*self._fields(answer, columns.names), *phase])
+        output = T.StructType([*self._fields(answer, columns.names, join), *phase])
         asked = terms.partitions if streaming else self.partitions
         out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
         marked = streaming and self.end_of_input is not None
@@ -194,12 +199,19 @@ class Inputs:
         wanted = None if columns.wanted is None else (*columns.wanted, *(field.name for field in phase))
         return OnlinePlan(tuple(frames), task, output, placing, join.spread(self.partitions).count, wanted)
 
-    def _fields(self, answer: AnswerColumns, names: Mapping[tuple[str, str], str]) -> list[T.StructField]:
+    def _fields(
+        self, answer: AnswerColumns, names: Mapping[tuple[str, str], str], join: BucketJoin
+    ) -> list[T.StructField]:
         """The columns of the answer as Spark fields; collation keys have no name of their own."""
-        found = []
-        for (name, frame), taken in zip(self.frames.items(), answer.taken, strict=True):
-            fields = [(column, frame.schema[column]) for column in taken]
-            found += [T.StructField(names.get((name, c), f"{name}_{c}"), f.dataType, f.nullable) for c, f in fields]
+        found, how = list[T.StructField](), join.what.how if isinstance(join.what, Pair) else "inner"
+        for side, ((name, frame), taken) in enumerate(zip(self.frames.items(), answer.taken, strict=True)):
+            if side == 1 and how in ("left_semi", "left_anti"):
+                break
+            fields = [(column, frame.schema[column]) for column in taken if not is_row_number(column)]
+            missing = 1 - side in join.what.preserved and how in ("left", "right", "full")
+            found += [
+                T.StructField(names.get((name, c), f"{name}_{c}"), f.dataType, f.nullable or missing) for c, f in fields
+            ]
         return found
 
     def _end(self, name: str) -> Column:
