@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.joins.sets.plan.cuts import Carried, Cuts
 from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free
-from dovetail.joins.sets.request import Distance, Request
+from dovetail.joins.sets.request import Request
+from dovetail.request import Distance
 from dovetail.spark.frames import RESERVED, quoted, unquoted
 
 N_MERGED = "n_merged"
