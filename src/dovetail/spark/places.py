@@ -64,7 +64,7 @@ def _local_path(place: str | Path) -> Path | None:
 
 
 def _is_known(spark: SparkSession, path: Path) -> bool:
-    if is_connect(spark) or local_cores(spark.sparkContext.master) is not None:
+    if is_connect(spark) or local_cores(str(spark.sparkContext.master)) is not None:
         return True
     return (spark.sparkContext.applicationId, str(path)) in _SEEN
 
