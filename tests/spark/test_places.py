@@ -1,4 +1,4 @@
-"""Paths that executors do not share are refused; on one machine all is shared. `tests/cluster` has hosts that do not."""
+"""Paths that executors do not share are refused; on one machine all is shared. `tests/cluster` has other hosts."""
 
 from __future__ import annotations
 
