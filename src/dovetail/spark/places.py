@@ -24,7 +24,7 @@ from dovetail.spark.settings import local_cores
 
 _TASKS = 4  # for each task that runs at once: some executors are slow to take one
 _TASK_S = 0.05
-_TRIES, _TRY_S = 4, 0.5  # a network file system may show a new file late
+_TRIES, _TRY_S = 3, 0.3  # a network file system may show a new file late
 _SEEN: set[tuple[str, str]] = set()
 
 
