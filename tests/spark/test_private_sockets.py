@@ -27,6 +27,7 @@ def rights(place: str) -> int:
 def test_a_local_session_has_a_directory_of_its_own() -> None:
     assert rights(_socket_directory({})[SETTING]) == 0o700
     assert _socket_directory({SETTING: "/mine"}) == {}
+    assert _socket_directory({"spark.python.unix.domain.socket.enabled": "false"}) == {}
 
 
 def test_a_path_that_is_too_long_for_a_socket_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -47,7 +47,6 @@ def quiet() -> Iterator[None]:
 
 
 _SOCKET_DIRECTORY = "PYTHON_WORKER_FACTORY_SOCK_DIR"  # Spark's name for it
-_LONGEST_PLACE = 61  # of such a directory, for Spark
 _FIRST_STEP, _NEXT_STEP = 3.0, 0.1  # seconds after the start, and between two steps
 
 
@@ -190,8 +189,10 @@ def private_sockets() -> Iterator[None]:
     if given is None or not Path(given).stat().st_mode & 0o077:
         yield
         return
+    from dovetail.spark.settings import LONGEST_SOCKET_PLACE  # a daemon that hands over does not need it
+
     place, owner = tempfile.mkdtemp(prefix="dovetail-sockets-"), os.getpid()
-    if len(place) <= _LONGEST_PLACE:
+    if len(place) <= LONGEST_SOCKET_PLACE:
         os.environ[_SOCKET_DIRECTORY] = place
     try:
         yield

@@ -31,6 +31,7 @@ from dovetail.spark import class_archive
 from dovetail.spark.ahead import start_ahead
 from dovetail.spark.java import Java, find_java
 from dovetail.spark.settings import (
+    LONGEST_SOCKET_PLACE,
     OUR_DAEMON,
     SETTINGS,
     configured_elsewhere,
@@ -312,8 +313,7 @@ def _elsewhere() -> dict[str, str]:
     return dict(SparkConf().getAll())
 
 
-_SOCKETS = "spark.python.unix.domain.socket.dir"
-_LONGEST_PLACE = 61  # Spark's own limit
+_SOCKETS = "spark.python.unix.domain.socket."
 
 
 def _socket_directory(chosen: Mapping[str, str]) -> dict[str, str]:
@@ -321,11 +321,11 @@ def _socket_directory(chosen: Mapping[str, str]) -> dict[str, str]:
 
     By default they lie among all users' temporary files. On the hosts of a cluster our daemon makes such directories.
     """
-    if _SOCKETS in chosen or not hasattr(socket, "AF_UNIX"):
+    if f"{_SOCKETS}dir" in chosen or chosen.get(f"{_SOCKETS}enabled") == "false" or not hasattr(socket, "AF_UNIX"):
         return {}
     place = tempfile.mkdtemp(prefix="dovetail-sockets-")  # with the rights 0700
     atexit.register(shutil.rmtree, place, ignore_errors=True)
-    return {_SOCKETS: place} if len(place) <= _LONGEST_PLACE else {}
+    return {f"{_SOCKETS}dir": place} if len(place) <= LONGEST_SOCKET_PLACE else {}
 
 
 def _ui_port(chosen: Mapping[str, str]) -> dict[str, str]:
