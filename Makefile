@@ -13,7 +13,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_in
 # What was imported once stays compiled, even if the shell says otherwise: it saves every process some seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test checks lint style types unit soak bench clean
+.PHONY: demo test checks lint style types unit soak cluster bench clean
 
 # uv installs in half the time of pip; where it cannot (an index or certificate that only pip knows), pip does.
 ADD = index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}; \
@@ -64,6 +64,9 @@ unit: $(STAMP) $(KERNELS)
 
 soak: $(STAMP) $(KERNELS)  ## what `make test` leaves out: killed processes, clusters, larger inputs
 	$(BIN)/python -m pytest --slow
+
+cluster: $(STAMP) $(KERNELS)  ## every family on a Spark cluster of separate hosts, made of namespaces: Linux, as root
+	$(BIN)/python -m tests.cluster
 
 bench: $(RIVALS) $(KERNELS)  ## every benchmark and experiment at small scale, and their page
 	$(BIN)/python -m bench run --all --scale small --keep docs/experiments/figures

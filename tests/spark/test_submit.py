@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from dovetail.errors import ConfigError
+from dovetail.spark import launch
 from dovetail.spark.java import find_java
 
 PROGRAM = """
@@ -65,3 +67,40 @@ def test_what_spark_submit_is_given_wins(tmp_path: Path, app: str | None) -> Non
         "spark.python.unix.domain.socket.enabled",
         "spark.python.daemon.module",
     ]
+
+
+def test_a_program_cannot_leave_the_master_of_spark_submit(monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted = {"spark.master": "spark://host:7077"}
+    monkeypatch.setattr(launch, "_elsewhere", lambda: submitted)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    assert launch._all_settings({})["spark.master"] == "spark://host:7077"
+    assert launch._all_settings(submitted)["spark.master"] == "spark://host:7077"
+    with pytest.raises(ConfigError, match=r"with master spark://host:7077, and it asks for local\[2\]. Leave"):
+        launch._all_settings({"spark.master": "local[2]"})
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT")  # settings in files are not spark-submit's: the program wins
+    assert launch._all_settings({"spark.master": "local[2]"})["spark.master"] == "local[2]"
+
+
+def test_a_session_on_a_cluster_says_what_it_took_from_where(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    submitted = {"spark.master": "yarn", "spark.x.password": "hidden", "spark.y": "1"}
+    monkeypatch.setattr(launch, "_elsewhere", lambda: submitted)
+    monkeypatch.setenv("PYSPARK_GATEWAY_PORT", "1")
+    monkeypatch.setenv("PYSPARK_PYTHON", "./environment/bin/python")
+    given = {"spark.y": "2"}
+    launch._report({"spark.z": "3"} | submitted | given, given)
+    assert capsys.readouterr().err.splitlines() == [
+        "dovetail: from the program: spark.y=2",
+        "dovetail: from spark-submit: spark.master=yarn, spark.x.password=***",
+        "dovetail: from Dovetail: spark.z=3",
+        "dovetail: Python of executors: ./environment/bin/python",
+    ]
+
+
+def test_executors_find_a_package_that_is_a_zip_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launch, "_elsewhere", dict)
+    monkeypatch.setattr(launch, "archive", lambda: tmp_path / "dovetail.zip")
+    found = launch._all_settings({"spark.master": "yarn"})["spark.executorEnv.PYTHONPATH"]
+    assert found == "dovetail.zip"  # in their working directory
+    assert launch._all_settings({"spark.master": "local"})["spark.executorEnv.PYTHONPATH"] == f"{tmp_path}/dovetail.zip"

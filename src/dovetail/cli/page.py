@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from dovetail.cli.run import token_of
 from dovetail.page import freeze, serve
 from dovetail.pipeline.record.watch import Watch
 
@@ -25,8 +26,9 @@ def page(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 0,
     token: Annotated[
         str | None,
-        typer.Option(envvar="DOVETAIL_TOKEN", help="What readers must know; better given in the environment."),
+        typer.Option(envvar="DOVETAIL_TOKEN", help="What readers must know; others see it in a command."),
     ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="A file that holds the token.")] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """Show the saved record of a run again, frozen: served until Ctrl-C, or written to one HTML file."""
@@ -37,7 +39,7 @@ def page(
         if show:
             webbrowser.open(written.resolve().as_uri())
         return
-    with serve(watch, host, port, token) as served:
+    with serve(watch, host, port, token_of(token, token_file)) as served:
         typer.echo(f"{watch.name}: {served.url}\nCtrl-C ends the page.")
         if show:
             webbrowser.open(served.url)

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
+from dovetail.errors import ConfigError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
@@ -38,8 +40,10 @@ def run(
     host: Annotated[str, typer.Option(help="Where the page is served.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port of the page; 0 takes a free one.")] = 0,
     token: Annotated[
-        str | None, typer.Option(help="What readers of the page must know.", envvar="DOVETAIL_TOKEN")
+        str | None,
+        typer.Option(envvar="DOVETAIL_TOKEN", help="What readers of the page must know; others see it in a command."),
     ] = None,
+    token_file: Annotated[Path | None, typer.Option(help="A file that holds the token.")] = None,
     page: Annotated[Path | None, typer.Option(help="Write the page of the whole run to this HTML file.")] = None,
 ) -> None:
     """Run a pipeline; Ctrl-C stops it cleanly, and the same command continues from there.
@@ -54,7 +58,17 @@ def run(
         raise PlanError("--for and --once exclude each other; give one of them.")
     seconds = None if for_ is None else parse_seconds("--for", for_)
     pipeline = read_pipeline(file, set_ or ())
-    _run(pipeline, seconds, once, (host, port, token) if ui else None, page)
+    _run(pipeline, seconds, once, (host, port, token_of(token, token_file)) if ui else None, page)
+
+
+def token_of(token: str | None, file: Path | None) -> str | None:
+    """The token of the live page: the one given, or the first line of the file."""
+    if file is None:
+        return token
+    try:
+        return file.read_text(encoding="utf-8").strip().partition("\n")[0]
+    except OSError as error:
+        raise ConfigError(f"--token-file {file} cannot be read: {error.strerror}; check place and rights.") from error
 
 
 def _run(

@@ -48,6 +48,9 @@ def xquery(
     partitions: Annotated[int | None, typer.Option(min=1, help="Tasks that read a collection.")] = None,
     memory: Annotated[str, typer.Option(help="What one task may use to scan, or to hold.")] = "64MB",
     context: Annotated[Path | None, typer.Option(help="An XML file: the context item of the query.")] = None,
+    document: Annotated[
+        list[str] | None, typer.Option(help="A file or directory that doc() may open beside the collections.")
+    ] = None,
 ) -> None:
     """Answer an XQuery query over collections of XML files, in parallel on Spark."""
     if output == OutputChoice.parquet and to is None and not (explain or timed):
@@ -60,7 +63,7 @@ def xquery(
     try:
         plan = plan_xquery(
             spark, text, places, on_error="skip" if skip else "fail", partitions=partitions, memory=memory,
-            context=context,
+            context=context, documents=document or (),
         )  # fmt: skip
         _run(plan, explain, timed, output, to)
     finally:

@@ -6,19 +6,52 @@ import functools
 import hashlib
 import importlib.metadata
 import os
+import stat
 import sys
+import tempfile
+import zipfile
 from collections.abc import Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
 def cache_root(env: Mapping[str, str] = os.environ) -> Path:
-    """Our cache directory: $DOVETAIL_CACHE, or the user's cache directory / dovetail."""
+    """Our cache directory: $DOVETAIL_CACHE, or the user's cache directory / dovetail.
+
+    Where that is not there and cannot be made, as in containers, it is a directory for temporary files that only this
+    user can enter.
+    """
     if env.get("DOVETAIL_CACHE"):
         return Path(env["DOVETAIL_CACHE"]).expanduser().resolve()
     standard = "~/Library/Caches" if sys.platform == "darwin" else env.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(standard).expanduser() / "dovetail"
+    usual = Path(os.path.expanduser(standard)) / "dovetail"  # noqa: PTH111  (a user without a home is no error here)
+    is_usable = usual.is_dir() or (usual.is_absolute() and _can_be_made(usual))
+    return usual if is_usable else _temporary() or usual
+
+
+def _can_be_made(place: Path) -> bool:
+    return os.access(next(parent for parent in place.parents if parent.exists()), os.W_OK | os.X_OK)
+
+
+@functools.cache
+def _temporary() -> Path | None:
+    """A directory for temporary files of this user; None if it is another's: its files would be run."""
+    if not hasattr(os, "getuid"):
+        return None
+    place = Path(tempfile.gettempdir()) / f"dovetail-{os.getuid()}"
+    try:
+        place.mkdir(mode=0o700, exist_ok=True)
+        found = place.lstat()
+    except OSError:
+        return None
+    is_ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return place if is_ours else None
+
+
+def archive() -> Path | None:
+    """The zip file that this package was imported from; None if it is installed as files."""
+    return next((parent for parent in PACKAGE.parents if parent.is_file()), None)
 
 
 def cache_dir() -> Path:
@@ -35,16 +68,28 @@ def read_only() -> bool:
     return os.environ.get("DOVETAIL_CACHE_READONLY", "").strip().lower() in {"1", "true", "yes", "on"}
 
 
-def kernel_files() -> list[Path]:
-    """The sources of all kernels: the engine's and those of each family, in packages named `kernels`."""
-    return sorted(file for file in PACKAGE.rglob("kernels/*.py") if file.stem != "__init__")
+def kernel_files() -> dict[PurePosixPath, bytes]:
+    """The sources of all kernels below the package: the engine's and those of each family, in packages `kernels`."""
+    packed = archive()
+    if packed is None:
+        found = {
+            PurePosixPath(file.relative_to(PACKAGE).as_posix()): file.read_bytes()
+            for file in PACKAGE.rglob("kernels/*.py")
+        }
+    else:
+        with zipfile.ZipFile(packed) as files:
+            inner = f"{PACKAGE.relative_to(packed).as_posix()}/"
+            names = [name for name in files.namelist() if name.startswith(inner) and name.endswith(".py")]
+            found = {PurePosixPath(name.removeprefix(inner)): files.read(name) for name in names}
+    kernels = [name for name in found if name.parent.name == "kernels" and name.stem != "__init__"]
+    return {name: found[name] for name in sorted(kernels)}
 
 
 def prepared_marker() -> Path:
     """A file that exists once all kernels of this source are compiled; its name depends on the text of all of it."""
     source = hashlib.sha256()
-    for file in kernel_files():
-        source.update("/".join(file.parts[-3:]).encode() + file.read_bytes())
+    for name, text in kernel_files().items():
+        source.update("/".join(name.parts[-3:]).encode() + text)
     return cache_dir() / f"prepared-{source.hexdigest()[:16]}"
 
 

@@ -42,7 +42,7 @@ class Gate:
 
     host: str
     port: int
-    token: str | None
+    token: str | None = field(repr=False)
     pass_secret: str = field(default_factory=lambda: secrets.token_urlsafe(32), repr=False)
 
     def __post_init__(self) -> None:

@@ -19,6 +19,7 @@ from dovetail.pipeline.file.declared import Pipeline, Step, query_keeps_state
 from dovetail.pipeline.file.problems import PipelineError, Problem, Problems
 from dovetail.pipeline.file.wiring import streams
 from dovetail.pipeline.sinks.hadoop import Files
+from dovetail.spark.places import require_shared_directory
 
 _PACES = {"rowsperbatch", "rowspersecond", "pace", "partitions", "maxfilespertrigger", "maxbytespertrigger",
           "maxoffsetspertrigger", "minpartitions", "numpartitions"}  # fmt: skip
@@ -49,12 +50,13 @@ class Checkpoint:
     """
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, place: str) -> None:
-        self.place, self._pipeline = place, pipeline
+        self.place, self._pipeline, self._spark = place, pipeline, spark
         self._files = Files(spark, place)
         self._held = ExitStack()
         self._known: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
+        require_shared_directory(self._spark, self._files.address(self.place), "checkpoint")
         self._files.make(self.place)
         self._take()
         self._known = _read(self._files, self.place)

@@ -18,8 +18,10 @@ import importlib
 import importlib.machinery
 import importlib.util
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,6 +46,7 @@ def quiet() -> Iterator[None]:
         os.close(address_channel)
 
 
+_SOCKET_DIRECTORY = "PYTHON_WORKER_FACTORY_SOCK_DIR"  # Spark's name for it
 _FIRST_STEP, _NEXT_STEP = 3.0, 0.1  # seconds after the start, and between two steps
 
 
@@ -175,7 +178,27 @@ def run() -> None:
         load_in_steps()
     spare_collections()
     daemon.worker = leaving_quietly(sparing_collections(daemon.worker))
-    daemon.manager()
+    with private_sockets():
+        daemon.manager()
+
+
+@contextmanager
+def private_sockets() -> Iterator[None]:
+    """Have Spark's daemon make its socket in a directory that only this user can enter."""
+    given = os.environ.get(_SOCKET_DIRECTORY)
+    if given is None or not Path(given).stat().st_mode & 0o077:
+        yield
+        return
+    from dovetail.spark.settings import LONGEST_SOCKET_PLACE  # a daemon that hands over does not need it
+
+    place, owner = tempfile.mkdtemp(prefix="dovetail-sockets-"), os.getpid()
+    if len(place) <= LONGEST_SOCKET_PLACE:
+        os.environ[_SOCKET_DIRECTORY] = place
+    try:
+        yield
+    finally:
+        if os.getpid() == owner:  # and not a worker, which ends here too
+            shutil.rmtree(place, ignore_errors=True)
 
 
 def main() -> None:

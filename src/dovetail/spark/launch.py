@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import logging
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import struct
@@ -23,12 +25,13 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from dovetail.engine.cache import is_prepared
+from dovetail.engine.cache import archive, is_prepared
 from dovetail.errors import ConfigError
 from dovetail.spark import class_archive
 from dovetail.spark.ahead import start_ahead
 from dovetail.spark.java import Java, find_java
 from dovetail.spark.settings import (
+    LONGEST_SOCKET_PLACE,
     OUR_DAEMON,
     SETTINGS,
     configured_elsewhere,
@@ -143,7 +146,10 @@ def launch(app: str | None, given: Mapping[str, str], output: Output | None = No
     _check_memory(given)
     java = None if _is_submitted() else find_java()
     with _environment(_java_and_python(java)):
-        settings = _all_settings(given if app is None else {"spark.app.name": app, **given})
+        named = given if app is None else {"spark.app.name": app, **given}
+        settings = _all_settings(named)
+        if local_cores(settings["spark.master"]) is None:
+            _report(settings, named)
         if java is not None and JAVA_OPTIONS not in settings:
             settings[JAVA_OPTIONS] = java_options(java)
         _warm(settings)
@@ -250,13 +256,51 @@ def launch_connect(app: str | None, master: str, given: Mapping[str, str]) -> Sp
 
 
 def _all_settings(given: Mapping[str, str]) -> dict[str, str]:
-    chosen = _elsewhere() | dict(given)
+    elsewhere = _elsewhere()
+    _check_master(elsewhere, given)
+    chosen = elsewhere | dict(given)
     master = chosen.get("spark.master") or os.environ.get("MASTER") or "local[*]"
     ours = {setting.key: setting.value for setting in SETTINGS} | {"spark.master": master, "spark.app.name": "dovetail"}
     cores = local_cores(master)
     if cores is not None:
-        ours |= local_settings(cores) | _ui_port(chosen)
-    return ours | chosen
+        ours |= local_settings(cores) | _ui_port(chosen) | _socket_directory(chosen)
+    return ours | _of_archive(cores is not None) | chosen
+
+
+def _check_master(elsewhere: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Refuse another master than spark-submit's: its JVM and its files are made for that one."""
+    submitted, asked = elsewhere.get("spark.master"), given.get("spark.master")
+    if _is_submitted() and submitted is not None and asked not in (None, submitted):
+        raise ConfigError(
+            f"spark-submit started this program with master {submitted}, and it asks for {asked}. Leave spark.master "
+            f"out of the program, or submit it with --master {asked}."
+        )
+
+
+def _of_archive(is_local: bool) -> dict[str, str]:
+    """Where daemons find this package if it was given as a zip file, which only tasks would add to their path.
+
+    Executors of a cluster have a copy in their working directory.
+    """
+    packed = archive()
+    return {} if packed is None else {"spark.executorEnv.PYTHONPATH": str(packed) if is_local else packed.name}
+
+
+_SECRET = re.compile("(?i)secret|password|token|access[.]?key|credential")
+
+
+def _report(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
+    """Print which settings of a cluster's session came from where; values of secrets are left out."""
+    elsewhere = _elsewhere()
+    places = "spark-submit" if _is_submitted() else "Spark's files and PYSPARK_SUBMIT_ARGS"
+    origins = {key: "the program" if key in given else places if key in elsewhere else "Dovetail" for key in settings}
+    for origin in ("the program", places, "Dovetail"):
+        found = [
+            f"{key}={'***' if _SECRET.search(key) else settings[key]}" for key, by in origins.items() if by == origin
+        ]
+        if found:
+            print(f"dovetail: from {origin}: {', '.join(sorted(found))}", file=sys.stderr)
+    print(f"dovetail: Python of executors: {os.environ['PYSPARK_PYTHON']}", file=sys.stderr)
 
 
 def _elsewhere() -> dict[str, str]:
@@ -267,6 +311,21 @@ def _elsewhere() -> dict[str, str]:
 
     SparkContext._ensure_initialized()
     return dict(SparkConf().getAll())
+
+
+_SOCKETS = "spark.python.unix.domain.socket."
+
+
+def _socket_directory(chosen: Mapping[str, str]) -> dict[str, str]:
+    """A directory for the sockets between the JVM and Python that only this user can enter, while this process lives.
+
+    By default they lie among all users' temporary files. On the hosts of a cluster our daemon makes such directories.
+    """
+    if f"{_SOCKETS}dir" in chosen or chosen.get(f"{_SOCKETS}enabled") == "false" or not hasattr(socket, "AF_UNIX"):
+        return {}
+    place = tempfile.mkdtemp(prefix="dovetail-sockets-")  # with the rights 0700
+    atexit.register(shutil.rmtree, place, ignore_errors=True)
+    return {f"{_SOCKETS}dir": place} if len(place) <= LONGEST_SOCKET_PLACE else {}
 
 
 def _ui_port(chosen: Mapping[str, str]) -> dict[str, str]:

@@ -61,6 +61,7 @@ SETTINGS: tuple[Setting, ...] = (
 )
 
 
+LONGEST_SOCKET_PLACE = 61  # of a directory with unix sockets: Spark's own limit
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 
 

@@ -48,12 +48,15 @@ def xquery(spark: SparkSession, query: str, request: Request) -> DataFrame:
         on_error: "fail", or "skip": malformed files are left out as a whole and counted in the metrics.
         partitions: The number of tasks that read a collection; by default as many as run at once, more if a task would
             get more than 128 MB.
-        memory: The budget of each task to scan a file: the largest matching element must fit into it. Also the limit
-            for rows of other tasks in the last task, if a query has one (`explain` says so).
+        memory: The budget of each task to scan a file: the largest matching element must fit into it, and the text of
+            a document that is read as a whole, as by `doc`. Also the limit for rows of other tasks in the last task,
+            if a query has one (`explain` says so).
         context: The place of one XML file: its document is the context item of the query, `.`, from which paths like
             `/a/b` and `//c` start.
         route: How the query runs: auto, or a slower way with the same result: tuples (every element is built) or
             one_task (nothing is divided).
+        documents: Files and directories, or beginnings of addresses, that `doc` may open beside the documents of the
+            collections and of `context`. Any other is FODC0002.
 
     Returns:
         The answer. Before an action, only the list of the files is read.
@@ -93,7 +96,9 @@ def make_plan(spark: SparkSession, query: str, request: Request) -> XQueryPlan:
         plan, row = in_columns(plan)
     found = {name: _listed(spark, name, str(place)) for name, place in request.collections.items()}
     _check_names(plan, found)
-    job = Job(module, found, _values(module, request.variables), request.skips, request.memory, item)
+    values = _values(module, request.variables)
+    # Conservative: "doc" may also be an element. Then tasks get lists of files that they do not need.
+    job = Job(module, found, values, request.skips, request.memory, item, request.documents, "doc" in query)
     wanted = request.partitions or _partitions(spark, found.values())
     return XQueryPlan(spark, job, rewriting, plan, row, wanted, request.route, [MetricsSink(spark)])
 

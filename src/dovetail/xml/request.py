@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dovetail.errors import PlanError
 from dovetail.request import DEFAULT_MEMORY, one_of, parse_partitions, parse_size
+from dovetail.xml.scan.files import address_of
 
 Output = Literal["items", "columns"]
 OnError = Literal["fail", "skip"]
@@ -28,6 +29,7 @@ class Request:
     memory: int
     context: str | None
     route: Route
+    documents: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class XQueryOptions:
     memory: int | str = DEFAULT_MEMORY
     context: str | Path | None = None
     route: Route = "auto"
+    documents: Sequence[str | Path] = ()
 
     def request(self) -> Request:
         """The request, or a `PlanError` that says what to change."""
@@ -55,7 +58,17 @@ class XQueryOptions:
             parse_size("memory", self.memory),
             None if self.context is None else str(self.context),
             one_of("route", self.route, get_args(Route)),
+            _addresses(self.documents),
         )
+
+
+def _addresses(given: Sequence[str | Path]) -> tuple[str, ...]:
+    if isinstance(given, (str, Path)) or not all(isinstance(one, (str, Path)) and str(one) for one in given):
+        raise PlanError(
+            f"documents={given!r} must be a list of files, directories or addresses, such as ['data/rates.xml'].",
+            argument="documents",
+        )
+    return tuple(address_of(str(one)) for one in given)
 
 
 def _named(argument: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:

@@ -54,7 +54,7 @@ def test_everything_of_a_document_is_kept() -> None:
 def test_files_are_named_in_errors(tmp_path: Path) -> None:
     bad = tmp_path / "bad.xml"
     bad.write_text("<a>\n\n<b></a>")
-    files = CollectionFiles({}, False, Metrics())
+    files = CollectionFiles({}, False, Metrics(), documents=[str(tmp_path)])
     with pytest.raises(XQueryError, match=r"bad\.xml, line 3"):
         files.doc(str(bad))
     with pytest.raises(XQueryError, match="FODC0002"):

@@ -20,7 +20,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar, cast
 
 from dovetail.engine.cache import PACKAGE, cache_dir, kernel_files, read_only
@@ -184,8 +184,8 @@ def import_kernels() -> None:
         importlib.import_module(_module_name(file))
 
 
-def _module_name(file: Path) -> str:
-    return ".".join((PACKAGE.name, *file.relative_to(PACKAGE).with_suffix("").parts))
+def _module_name(file: PurePosixPath) -> str:
+    return ".".join((PACKAGE.name, *file.with_suffix("").parts))
 
 
 FIRST = (

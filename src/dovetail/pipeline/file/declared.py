@@ -95,8 +95,8 @@ class Step:
     kind: str
     name: str
     type: str
-    values: Mapping[str, Any]
-    written: Mapping[str, Any]
+    values: Mapping[str, Any] = field(repr=False)
+    written: Mapping[str, Any] = field(repr=False)
     inputs: tuple[tuple[str, str], ...]
     """Names of the steps that it reads, each with the key that names the step."""
 
@@ -118,8 +118,12 @@ class Step:
         return Node(self.name, kind, self.type, detail)
 
 
+_PASSWORD = re.compile(r"(?<=:)[^/:@\s]*(?=@)|(?<=password=)[^&\s]+")
+"""The password in an address, which a record of the run must not hold."""
+
+
 def _short(value: Any) -> str:
-    text = " ".join(str(value).split())
+    text = _PASSWORD.sub("***", " ".join(str(value).split()))
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

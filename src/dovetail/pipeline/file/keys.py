@@ -284,7 +284,7 @@ _ARGUMENTS: dict[str, Kind] = {
     "tune": TUNE,
     "on_miss": MISSES,
     "freshness": FRESHNESS,
-    "columns": NAMES,
+    **dict.fromkeys(("columns", "documents"), NAMES),
     "suffixes": PAIR,
     **dict.fromkeys(("versions", "context"), TEXT),
     "within": BAND,
@@ -324,7 +324,7 @@ def join_shape(join: str) -> Shape:
 
 
 def _paths(join: str) -> tuple[str, ...]:
-    return {"enrich": ("versions",), "xquery": ("collections", "context")}.get(join, ())
+    return {"enrich": ("versions",), "xquery": ("collections", "context", "documents")}.get(join, ())
 
 
 def shape_of(kind: str, type_: str) -> Shape | None:

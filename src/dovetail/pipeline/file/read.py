@@ -185,6 +185,8 @@ def _with_places(file: Path, table: dict[str, Any], shape: Shape) -> dict[str, A
             table[key] = located(file, value)
         elif isinstance(value, dict):
             table[key] = {one: located(file, place) for one, place in value.items() if isinstance(place, str)}
+        elif isinstance(value, list):
+            table[key] = [located(file, place) for place in value if isinstance(place, str)]
     return table
 
 

@@ -22,6 +22,10 @@ class Files:
         """The path as a Hadoop object."""
         return self._jvm.org.apache.hadoop.fs.Path(place)
 
+    def address(self, place: str) -> str:
+        """The path with the file system that Spark takes it for."""
+        return str(self._system.makeQualified(self.path(place)).toString())
+
     def exists(self, place: str) -> bool:
         """Whether the path exists."""
         return bool(self._system.exists(self.path(place)))

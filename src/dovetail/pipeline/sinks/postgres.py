@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -55,7 +55,7 @@ def quoted(name: str) -> str:
 class Target:
     """A table and how rows are written to it; the password is in the value, but never shown."""
 
-    url: str
+    url: str = field(repr=False)
     table: str
     schema: pa.Schema
     key: tuple[str, ...]

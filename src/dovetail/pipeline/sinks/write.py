@@ -17,8 +17,10 @@ from dovetail.pipeline.file.declared import Pipeline, Step
 from dovetail.pipeline.file.keys import AT_ONCE
 from dovetail.pipeline.sinks import postgres as sink_postgres
 from dovetail.pipeline.sinks.files import FileSink, check_format_place, mark_format_place
+from dovetail.pipeline.sinks.hadoop import Files
 from dovetail.pipeline.steps.build import Lineage
 from dovetail.request import parse_ms
+from dovetail.spark.places import require_shared_directory
 
 KEPT = ("parquet", "csv", "postgres", "format")
 """Types of sinks whose rows are kept after the run, so that their streams need a checkpoint."""
@@ -46,11 +48,19 @@ def check_place(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataF
         check_format_place(spark, sink, label)
 
 
+def _require_shared(spark: SparkSession, sink: Step) -> None:
+    """ConfigError if a sink's directory is another one on each host of a cluster: rows would be lost."""
+    if "path" in sink.values:
+        place = sink.values["path"]
+        require_shared_directory(spark, Files(spark, place).address(place), "path")
+
+
 def start_stream(
     spark: SparkSession, pipeline: Pipeline, lineage: Lineage, checkpoint: str, owner: str, once: bool
 ) -> StreamingQuery:
     """The running query of a sink that writes a stream."""
     sink, rows = lineage.sink, lineage.frame
+    _require_shared(spark, sink)
     writer: Any = rows.writeStream.outputMode(sink.values.get("mode", "append"))
     writer = writer.queryName(f"{pipeline.name}.{sink.name}" if sink.type != "memory" else sink.name)
     writer = writer.trigger(**trigger_of(pipeline, sink, once))
@@ -70,6 +80,7 @@ def write_once(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, consol
     """Write a batch as a whole."""
     sink, rows = lineage.sink, lineage.frame
     mode, label, owner = sink.values.get("mode", "overwrite"), label_of(pipeline, sink), uuid.uuid4().hex
+    _require_shared(spark, sink)
     if sink.type in ("parquet", "csv"):
         FileSink.of(spark, sink, label, owner, False).write_batch(rows)
     elif sink.type == "postgres":

@@ -269,7 +269,7 @@ class _Reading:
         """Whether the reader that this scan uses takes the file."""
         try:
             if self._scanner is None:
-                read_document(file.uri)
+                read_document(file.uri, self.job.memory)
             else:
                 check(open_chunks(file.uri), MemoryBudget(self.job.memory), file.uri)
         except MALFORMED:
@@ -293,7 +293,7 @@ class _Reading:
     def nodes(self, file: File) -> Iterator[Any]:
         """The elements of a file that are on the path and pass the filters, or the document."""
         if self._scanner is None:
-            for node in on_path(read_document(file.uri), self.work.part.scan.path):
+            for node in on_path(read_document(file.uri, self.job.memory), self.work.part.scan.path):
                 self.metrics.add("matching subtrees", unit="rows")
                 yield node
             return

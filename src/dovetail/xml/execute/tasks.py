@@ -30,7 +30,7 @@ from dovetail.xml.evaluate.plans import RemoteTuples, Runner
 from dovetail.xml.execute.parts import JoinWork
 from dovetail.xml.execute.rows import ITEMS, Fields, Form, Forms, Sent, Values, batched, decoded, written
 from dovetail.xml.scan import open_chunks
-from dovetail.xml.scan.files import Collection, File
+from dovetail.xml.scan.files import Collection, File, address_of, is_at_or_below
 from dovetail.xml.syntax.tree import Module, deep_stack
 from dovetail.xml.xdm.markup import parse_xml, serialise, text_of
 from dovetail.xml.xdm.nodes import Document
@@ -40,22 +40,47 @@ MALFORMED = (DataError, XQueryError)
 """Errors of a wrong document; all other errors end the query, even with on_error="skip"."""
 
 
-def read_document(uri: str) -> Document:
-    """One file as a document, unpacked if it is gzip."""
-    return parse_xml(b"".join(open_chunks(uri)), uri)
+def read_document(uri: str, memory: int) -> Document:
+    """One file as a document, unpacked if it is gzip; `BudgetExceeded` if its text has more bytes than `memory`."""
+    text = bytearray()
+    for chunk in open_chunks(uri):
+        text += chunk
+        if len(text) > memory:
+            raise BudgetExceeded(
+                f"{uri} is read as a whole and has more than {format_bytes(memory)}, which is the budget of a task; "
+                "give more memory=, or leave it out."
+            )
+    return parse_xml(bytes(text), uri)
 
 
 class CollectionFiles:
-    """Documents that `doc` and `collection` read in a task, one by one; with `skip` malformed ones are left out."""
+    """Documents that `doc` and `collection` read in a task, one by one; with `skip` malformed ones are left out.
 
-    def __init__(self, collections: Mapping[str, Collection], skip: bool, metrics: Metrics) -> None:
+    `doc` opens documents of the collections, and those at or below the places in `documents`.
+    """
+
+    def __init__(
+        self,
+        collections: Mapping[str, Collection],
+        skip: bool,
+        metrics: Metrics,
+        memory: int = 64 << 20,
+        documents: Sequence[str] = (),
+    ) -> None:
         self._collections, self._skip, self._metrics = collections, skip, metrics
+        self._memory, self._documents_at = memory, documents
 
     def doc(self, uri: str) -> Document:
         """The document at an address."""
         if not Path(uri).is_file() and "://" not in uri:
             raise XQueryError("FODC0002", f"there is no document {uri!r}")
-        return read_document(uri)
+        address = address_of(uri)
+        listed = (address_of(file.uri) for one in self._collections.values() for file in one.files)
+        if not any(is_at_or_below(address, place) for place in self._documents_at) and address not in listed:
+            raise XQueryError(
+                "FODC0002", f"doc({uri!r}) is in no collection, so it is not opened; allow it with documents=[...]"
+            )
+        return read_document(uri, self._memory)
 
     def collection(self, uri: str | None) -> Iterator[Document]:
         """The documents of a collection, in the order of their names."""
@@ -68,7 +93,7 @@ class CollectionFiles:
     def _documents(self, files: Iterable[File]) -> Iterator[Document]:
         for file in files:
             try:
-                document = read_document(file.uri)
+                document = read_document(file.uri, self._memory)
             except MALFORMED:
                 if not self._skip:
                     raise
@@ -81,7 +106,11 @@ class CollectionFiles:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One run of one query; all its tasks have the same time of day. `item`: the address of its context document."""
+    """One run of one query; all its tasks have the same time of day.
+
+    `item` is the address of its context document, `documents` are the places that `doc` may open beside the
+    collections, and with `calls_doc` it may call it.
+    """
 
     module: Module
     collections: Mapping[str, Collection]
@@ -89,6 +118,8 @@ class Job:
     skip: bool = False
     memory: int = 64 << 20
     item: str | None = None
+    documents: tuple[str, ...] = ()
+    calls_doc: bool = False
     now: DateTime = field(default_factory=lambda: Context().now)
 
     def without_files(self) -> Job:
@@ -96,12 +127,15 @@ class Job:
 
         A function may use a declared variable whose value is read from a collection; then the lists stay.
         """
+        if self.calls_doc:
+            return self
         values = (one.value for one in self.module.variables if one.value is not None)
         return self if any(reads_data(value, self.module) for value in values) else replace(self, collections={})
 
     def context(self, metrics: Metrics) -> Context:
         """The dynamic context of a task."""
-        documents = CollectionFiles(self.collections, self.skip, metrics)
+        item = () if self.item is None else (address_of(self.item),)
+        documents = CollectionFiles(self.collections, self.skip, metrics, self.memory, (*self.documents, *item))
         return Context(self.variables, documents, now=self.now)
 
     def runner(self, metrics: Metrics) -> Runner:

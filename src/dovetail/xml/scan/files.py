@@ -168,6 +168,21 @@ def _codec(declared: str | None, by_mark: str, name: str) -> str:
 
 # --- the files of a collection
 
+
+def address_of(uri: str) -> str:
+    """The one spelling of a file's address: for a local file, its path without links."""
+    place = urlparse(uri)
+    if place.scheme == "file":
+        return str(Path(unquote(place.path)).resolve())
+    return uri if "://" in uri else str(Path(uri).resolve())
+
+
+def is_at_or_below(address: str, place: str) -> bool:
+    """Whether a file is the one at this place, or below it; never by way of `..`."""
+    inside = address == place or address.startswith(f"{place.rstrip('/')}/")
+    return inside and ".." not in address.split("/")
+
+
 _WILD = frozenset("*?[")
 ENDINGS = (".xml", ".xml.gz")
 

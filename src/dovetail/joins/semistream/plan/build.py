@@ -47,6 +47,7 @@ from dovetail.joins.semistream.master.page_file.writer import (
 from dovetail.joins.semistream.master.pages import Order
 from dovetail.spark.frames import arrow_type, map_in_arrow
 from dovetail.spark.inputs import refuse_collated
+from dovetail.spark.places import require_shared_directory
 
 _REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
 
@@ -93,6 +94,7 @@ def build_pages(
     for name in form.names:
         refuse_collated(df.schema[name], "key")
     page_bytes = parse_bytes(page, "page")
+    require_shared_directory(df.sparkSession, place.parent, "the page file")
     keyed, missing, null_keys = _with_keys(df, form)
     with building(place) as work:
         plan = BuildPlan(str(work), schema, form.names, order, page_bytes, unique)

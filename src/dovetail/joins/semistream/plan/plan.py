@@ -40,6 +40,7 @@ from dovetail.joins.semistream.sizes import width_of
 from dovetail.joins.semistream.versions import VersionLog, keeps_versions, log_of
 from dovetail.spark.frames import arrow_type, is_connect, map_in_arrow, parallelism
 from dovetail.spark.hosts.batch import task_frame
+from dovetail.spark.places import require_seen, require_shared_directory
 from dovetail.spark.task import MetricsSink
 
 _SAMPLED = 20_000  # keys of a batch DataFrame from which its skew is estimated
@@ -206,6 +207,7 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
             f"use mode='per_batch'.",
             argument="mode",
         )
+    _check_places(frame, store, request)
     store = _by_part(frame, store, request)
     store = store.with_nulls() if request.null_safe else store
     condition = None if request.condition is None else Conditioned.of(frame, store, request)
@@ -229,6 +231,17 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
     sink = MetricsSink(frame.sparkSession)
     task = _task(frame, store, request, columns, wiring, decision, version, sink)
     return EnrichPlan(columns, task, decision, _readable(line, names, columns), sink, condition)
+
+
+def _check_places(frame: DataFrame, store: MasterStore, request: Request) -> None:
+    """Refuse places that executors do not share, where they must."""
+    spark, path = frame.sparkSession, getattr(store.source, "path", None)
+    if path is not None:
+        require_seen(spark, path, "the master data")
+    if isinstance(request.on_miss, DeadLetter) and request.on_miss.written:
+        require_shared_directory(spark, request.on_miss.path, "dead letters")
+    if frame.isStreaming:
+        require_shared_directory(spark, log_of(store, request.versions).path, "the versions of micro-batches")
 
 
 def _by_part(frame: DataFrame, store: MasterStore, request: Request) -> MasterStore:

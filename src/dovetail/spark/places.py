@@ -1,0 +1,104 @@
+"""Tells whether a local path is one place for the driver and all executors, on a cluster of several hosts.
+
+Spark takes such a path on each host as its own: tasks then write to, or read from, as many disks as there are hosts,
+and rows are lost without an error. So a task on each executor looks for what the driver sees there.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+import uuid
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from dovetail.errors import ConfigError
+from dovetail.spark.frames import is_connect, parallelism
+from dovetail.spark.settings import local_cores
+
+_TASKS = 4  # for each task that runs at once: some executors are slow to take one
+_TASK_S = 0.05
+_TRIES, _TRY_S = 3, 0.3  # a network file system may show a new file late
+_SEEN: set[tuple[str, str]] = set()
+
+
+def require_shared_directory(spark: SparkSession, place: str | Path, what: str) -> None:
+    """Make the directory, and raise ConfigError unless all executors see what the driver writes there.
+
+    Checked once for an application, by a small job. With a local master there is nothing to check; addresses of other
+    file systems are shared by their nature; over Spark Connect the directory of the server is not known here.
+    """
+    path = _local_path(place)
+    if path is None or _is_known(spark, path):
+        return
+    token = path / f".dovetail-{uuid.uuid4().hex}"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        token.touch()
+    except OSError as error:
+        raise ConfigError(f"{what}: cannot write to {path}: {error.strerror}; check place and rights.") from error
+    try:
+        _require(spark, path, token, what)
+    finally:
+        token.unlink(missing_ok=True)
+
+
+def require_seen(spark: SparkSession, place: str | Path, what: str) -> None:
+    """Raise ConfigError unless all executors see this file, of this size, or this directory."""
+    path = _local_path(place)
+    if path is not None and path.exists() and not _is_known(spark, path):
+        _require(spark, path, path, what)
+
+
+def _local_path(place: str | Path) -> Path | None:
+    parts = urlparse(str(place))
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return None if "://" in str(place) else Path(place).absolute()
+
+
+def _is_known(spark: SparkSession, path: Path) -> bool:
+    if is_connect(spark) or local_cores(str(spark.sparkContext.master)) is not None:
+        return True
+    return (spark.sparkContext.applicationId, str(path)) in _SEEN
+
+
+def _require(spark: SparkSession, path: Path, token: Path, what: str) -> None:
+    blind = _hosts_without(spark, token)
+    if blind:
+        raise ConfigError(
+            f"{what}: {path} is not one place for all hosts of this cluster: {', '.join(blind)} "
+            f"{'does' if len(blind) == 1 else 'do'} not see there what the driver, on {socket.gethostname()}, sees. "
+            "Give a path on a file system that is mounted at this place on all of them, or run with a local master."
+        )
+    _SEEN.add((spark.sparkContext.applicationId, str(path)))
+
+
+def _hosts_without(spark: SparkSession, token: Path) -> list[str]:
+    """Hosts on which a task does not see the file."""
+    tasks = _TASKS * max(2, parallelism(spark))
+    size = token.stat().st_size if token.is_file() else None
+    rows = spark.range(0, tasks, 1, tasks).mapInArrow(partial(_look, str(token), size), "host string, sees boolean")
+    return sorted({row.host for row in rows.collect() if not row.sees})
+
+
+def _look(token: str, size: int | None, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    sees = any(_sees(token, size, attempt) for attempt in range(_TRIES))
+    for _ in batches:
+        time.sleep(_TASK_S)  # so that other executors get the next tasks
+        yield pa.RecordBatch.from_pydict({"host": [socket.gethostname()], "sees": [sees]})
+
+
+def _sees(token: str, size: int | None, attempt: int) -> bool:
+    time.sleep(_TRY_S if attempt else 0)
+    try:
+        found = os.stat(token)  # noqa: PTH116  (as few calls as possible: the disk may be far)
+    except OSError:
+        return False
+    return size is None or found.st_size == size

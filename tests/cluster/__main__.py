@@ -1,0 +1,120 @@
+"""`make cluster`: starts a Spark cluster of four hosts, runs the checks on it from a fifth, and takes everything down.
+
+    python -m tests.cluster [arguments of pytest]
+
+The hosts are namespaces (see `hosts`), so it needs Linux and root. Where these are not allowed it says so and fails.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from tests.cluster.hosts import DRIVER, MASTER, ROOT, WORKERS, Host, alone, make_switch, on, refusal
+from tests.quick_java import QUICK_JAVA
+
+from dovetail.engine.cache import cache_root
+from dovetail.spark.java import find_java
+from dovetail.spark.settings import spark_home
+
+_LOGS = Path("/run/logs")
+_START_S = 120.0
+
+
+def outside(arguments: list[str]) -> int:
+    """Run the command in namespaces of its own, and end them, also after an error or Ctrl-C."""
+    found = "it is not root" if os.geteuid() else refusal()
+    if found:
+        print(f"no cluster: this process may not make network and mount namespaces: {found}", file=sys.stderr)
+        return 1
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    command = [sys.executable, "-m", "tests.cluster", "--inside", *arguments]
+    process = subprocess.Popen(alone(command), cwd=ROOT, env=os.environ | _environment())
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        return 130
+    finally:
+        process.kill()  # the namespaces end with it
+        process.wait()
+
+
+def _environment() -> dict[str, str]:
+    """What all hosts have: Java, Spark, Python, and the places that these are in."""
+    java, spark = find_java().home, spark_home()
+    kept = (ROOT, Path(sys.prefix), Path(sys.base_prefix), java, spark, cache_root())
+    return {
+        "CLUSTER_KEEPS": ":".join(dict.fromkeys(str(place.resolve()) for place in kept)),
+        "JAVA_HOME": str(java),
+        "SPARK_HOME": str(spark),
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_DAEMON_JAVA_OPTS": QUICK_JAVA,
+        "DOVETAIL_CACHE": str(cache_root()),  # with compiled kernels, which an image has too
+    }
+
+
+def inside(arguments: list[str]) -> int:
+    """Start the cluster, run the checks, and print what the hosts said if they fail."""
+    make_switch()
+    _LOGS.mkdir()
+    started = time.monotonic()
+    spark = f"spark://{MASTER.name}:7077"
+    _start(MASTER, "org.apache.spark.deploy.master.Master", "--host", MASTER.name, "--port", "7077")
+    _wait_for(0)
+    for host in WORKERS:
+        worker = ("--host", host.name, "--cores", "2", "--memory", "2500m", "--work-dir", "/home/data/work", spark)
+        _start(host, "org.apache.spark.deploy.worker.Worker", *worker)
+    _wait_for(len(WORKERS))
+    print(f"one master and {len(WORKERS)} workers after {time.monotonic() - started:.0f} s", flush=True)
+    checks = ["-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
+    wanted = [str(ROOT / one) if (ROOT / one).exists() else one for one in arguments or ["tests/cluster"]]
+    env = os.environ | {"CLUSTER_MASTER": spark}
+    code = subprocess.run(on(DRIVER, [sys.executable, *checks, *wanted]), env=env, check=False).returncode
+    if code:
+        _show_logs()
+    return code
+
+
+def _start(host: Host, *command: str) -> None:
+    with (_LOGS / host.name).open("wb") as log:
+        spark_class = f"{os.environ['SPARK_HOME']}/bin/spark-class"
+        subprocess.Popen(on(host, [spark_class, *command]), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+
+
+def _wait_for(workers: int) -> None:
+    """Wait until the master knows so many workers."""
+    end = time.monotonic() + _START_S
+    while time.monotonic() < end:
+        found = _state()
+        if found is not None and sum(worker["state"] == "ALIVE" for worker in found["workers"]) == workers:
+            return
+        time.sleep(0.3)
+    _show_logs()
+    sys.exit(f"the cluster did not start: {workers} workers were not there after {_START_S:.0f} s")
+
+
+def _state() -> dict[str, Any] | None:
+    try:
+        with urllib.request.urlopen(f"http://{MASTER.address}:8080/json/", timeout=5) as answer:
+            return dict(json.load(answer))
+    except OSError:
+        return None
+
+
+def _show_logs(most: int = 20) -> None:
+    for log in sorted(_LOGS.iterdir()):
+        lines = [line for line in log.read_text(errors="replace").splitlines() if " INFO " not in line]
+        print(f"---- {log.name}", *lines[-most:], sep="\n", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    given = sys.argv[1:]
+    sys.exit(inside(given[1:]) if given[:1] == ["--inside"] else outside(given))

@@ -1,0 +1,48 @@
+"""One application on the cluster of `python -m tests.cluster`; without one, nothing here is collected."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from tests.cluster.hosts import SHARED
+from tests.quick_java import QUICK_JAVA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+collect_ignore_glob = [] if "CLUSTER_MASTER" in os.environ else ["test_*.py"]
+
+APPLICATION = {
+    "spark.executor.memory": "1g",
+    "spark.executor.cores": "1",
+    "spark.cores.max": "3",
+    "spark.driver.memory": "1g",
+    "spark.ui.enabled": "false",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.executor.extraJavaOptions": QUICK_JAVA,
+    "spark.driver.extraJavaOptions": QUICK_JAVA,
+}
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A session whose three executors are on three hosts."""
+    from dovetail.spark.session import session
+
+    spark = session("cluster checks", conf={"spark.master": os.environ["CLUSTER_MASTER"], **APPLICATION})
+    yield spark
+    spark.stop()
+
+
+@pytest.fixture
+def shared(request: pytest.FixtureRequest) -> Path:
+    """A directory that all hosts share, as on a network file system."""
+    place = SHARED / request.node.name.replace("[", "-").replace("]", "")
+    place.mkdir()
+    return place
