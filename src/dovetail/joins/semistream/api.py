@@ -52,6 +52,15 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
             the columns of an inner join's result, whatever `how` and `columns` are. A row whose master rows all fail
             it has no match. No aggregates or window functions; not with `park`; only for how="inner" with subqueries,
             and on a store without an index.
+        at: The stream's column of times, for master rows that are valid for some time: only those match that are valid
+            then, so that a row whose master rows of its key are all valid at other times has no match. A null time
+            matches nothing.
+        valid: The master's columns of the first time and the end of validity; ("valid_from", "valid_to") unless given.
+            A null first time means since ever, a null end still valid. Numbers, dates, timestamps and text will do.
+        closed: Which bounds belong to the interval: left, right, both or neither; by default the first for validity,
+            both for ranges.
+        overlap: If several master rows match one stream row at a time or by a range: "error", a `DataError` that names
+            them, before `condition` is looked at; or "all" of them.
 
     Returns:
         The stream's columns, then the master's; for semi and anti joins the stream's alone. Planning a batch DataFrame
@@ -60,6 +69,7 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
     Raises:
         PlanError: for a request that cannot be right, before any job starts.
         ConfigError: when the store cannot be read. In a task it fails the task; it is never taken for a miss.
+        DataError: with overlap="error", in a task, for a stream row that several master rows match.
 
     >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
     >>> store = dovetail.MasterStore.build(products, f"{place}/products.pages", key="product")

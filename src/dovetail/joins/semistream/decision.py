@@ -43,6 +43,7 @@ from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStr
 from dovetail.joins.semistream.operators.waiting import FOREVER
 from dovetail.joins.semistream.request import Request
 from dovetail.joins.semistream.sizes import FITTED, GARBAGE, PAIR_BYTES, Footprint, Sizes, asks_for_keys, footprint
+from dovetail.joins.semistream.within import PairCheck
 
 _RING_BYTES = 33  # of a row in MESHJOIN's ring, beside its entry in the hash table
 _MANY_ROWS = 4096
@@ -109,7 +110,7 @@ class Wiring:
     """The columns that an operator joins: the stream's key columns, and the master columns that answers need.
 
     `tells_match`: answers end with a column that says whether there was a master row; `tells_first`: and with one that
-    says which are the first of their stream row.
+    says which are the first of their stream row. `check` is what pairs must fulfil beside equal keys.
     """
 
     on: tuple[str, ...]
@@ -117,6 +118,7 @@ class Wiring:
     how: str
     tells_match: bool = False
     tells_first: bool = False
+    check: PairCheck | None = None
 
 
 def sample_of(tables: Iterable[pa.Table | pa.RecordBatch], on: Sequence[str], pages: Pages, rows: int | None) -> Sample:
@@ -368,6 +370,7 @@ def specification(request: Request, wiring: Wiring, pages: Pages, algorithm: str
         null_safe=request.null_safe,
         matched=MATCHED if wiring.tells_match else None,
         first=FIRST if wiring.tells_first else None,
+        check=wiring.check,
         **options,
     )
 

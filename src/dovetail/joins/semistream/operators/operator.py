@@ -25,6 +25,7 @@ from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer
 from dovetail.joins.semistream.operators.waiting import Rows, report_waits
 from dovetail.joins.semistream.request import How, Residence, check_how
 from dovetail.joins.semistream.sizes import FITTED, INTAKE_BYTES, Footprint, Part, Sizes, asks_for_keys, fit, footprint
+from dovetail.joins.semistream.within import PairCheck
 
 Snapshot = Mapping[str, pa.Table]
 
@@ -80,7 +81,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         master = RowStore(spec.pages.schema, budget.reserve("disk buffer"))
         capacity = max(cost.pairs, cost.segments.most_rows + 64)
         keys = self.key_codes, spec.on, spec.pages.key
-        self.answers = self.own(Answers(shape, spec.how, *keys, budget, (self.stream, master), capacity))
+        self.answers = self.own(Answers(shape, spec.how, *keys, budget, (self.stream, master), capacity, spec.check))
         columns = self._needed_columns(shape, stores_rows)
         self.disk = self.own(DiskBuffer(master, self.answers, self.key_codes, columns, cost, self.counts))
 
@@ -94,6 +95,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         """The master columns that answers and checks of keys need; one at least if rows are stored."""
         pages = self.spec.pages
         needed = set(shape.master) | (set() if self.key_codes.exact else set(pages.key))
+        needed |= set() if self.spec.check is None else set(self.spec.check.master)
         if stores_rows and not needed:
             needed = {pages.key[0]}
         return [name for name in pages.schema.names if name in needed]
@@ -257,8 +259,9 @@ class SemiStreamJoin(ABC):
     None); `matched` names one more column, that says whether there is a master row, `first` another, the last, that
     marks the first answer of each stream row. Sizes that are left out are fitted to the budget. In a pause all waiting
     rows are answered, or, with `when_idle="hold"`, only those beyond `max_residence`, as a load for few rows wastes
-    most of it. With `short_reads` a load for few rows reads only the pages that these need; the default is to do so on
-    real devices. `hash_bits` below 64 makes hashed keys collide; answers stay right, as every hash is checked.
+    most of it. `check` is what pairs of equal key must fulfil to match. With `short_reads` a load for few rows reads
+    only the pages that these need; the default is to do so on real devices. `hash_bits` below 64 makes hashed keys
+    collide; answers stay right, as every hash is checked.
     """
 
     pages: Pages = field(repr=False)
@@ -274,6 +277,7 @@ class SemiStreamJoin(ABC):
     short_reads: bool | None = None
     matched: str | None = None
     first: str | None = None
+    check: PairCheck | None = None
 
     parts: ClassVar[tuple[Part, ...]] = ("waiting",)
     needs_index: ClassVar[bool] = True
@@ -326,4 +330,5 @@ class SemiStreamJoin(ABC):
         """The specification in one line."""
         pairs = zip(self.on, self.pages.key, strict=False)
         on = " and ".join(mine if mine == theirs else f"{mine} = {theirs}" for mine, theirs in pairs)
-        return ", ".join([f"{type(self).__name__}: on {on}", self.how, *self.options(), str(self.sizes)])
+        check = [] if self.check is None else [str(self.check)]
+        return ", ".join([f"{type(self).__name__}: on {on}", *check, self.how, *self.options(), str(self.sizes)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -16,7 +16,8 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.keys import comparable
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.request import DeadLetter, Park, Request, key_pairs
-from dovetail.request import Key, output_names, wanted_columns
+from dovetail.joins.semistream.within import PairCheck, Within, order_kind
+from dovetail.request import Key, known_column, output_names, wanted_columns
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.inputs import refuse_collated
 
@@ -76,6 +77,9 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
     keeps_all = isinstance(request.on_miss, DeadLetter)
     used = {name for side, name in wanted.values() if side == "stream"}
     used |= {pair.left for pair, cast in zip(pairs, casts, strict=True) if cast is None}
+    for within in request.withins:
+        _check_order(frame, store, within, "on" if within is request.ranged else "at")
+        used.add(within.value)
     stream = [field for field in frame.schema if keeps_all or field.name in used]
     helpers = [cast.alias(f"{KEY}{at}") for at, cast in enumerate(casts) if cast is not None]
     if isinstance(request.on_miss, Park):
@@ -95,6 +99,33 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
             for side, name in wanted.values()
         ),
     )
+
+
+def pair_check(columns: Columns, names: Sequence[str], request: Request) -> PairCheck | None:
+    """What pairs must fulfil beside equal keys, over the stream's columns under these names."""
+    if not request.withins:
+        return None
+    place = {field.name: name for field, name in zip(columns.stream, names, strict=False)}
+    withins = tuple(replace(within, value=place[within.value]) for within in request.withins)
+    return PairCheck(withins, overlap=request.overlap)
+
+
+def _check_order(frame: DataFrame, store: MasterStore, within: Within, argument: str) -> None:
+    """`PlanError` unless both sides have these columns, and values that compare with both bounds."""
+    known_column(f"{argument}: the stream", within.value, frame.columns, argument)
+    bounds = "on" if argument == "on" else "valid"
+    for name in within.bounds:
+        known_column(f"{bounds}: the master data", name, store.schema.names, bounds)
+    mine = frame.schema[within.value]
+    kinds = [order_kind(_arrow_type(mine)), *(order_kind(store.schema.field(name).type) for name in within.bounds)]
+    if None in kinds or len(set(kinds)) > 1:
+        theirs = ", ".join(f"{name} {_spark_type(store.schema.field(name)).simpleString()}" for name in within.bounds)
+        raise PlanError(
+            f"{argument}: stream column {within.value!r} is {mine.dataType.simpleString()}, and the master data has "
+            f"{theirs}; cast them so that all three are whole numbers, floating-point numbers, decimals of one scale "
+            f"and at most 18 digits, dates, timestamps (with a time zone, or without), text or binary values.",
+            argument=argument,
+        )
 
 
 def _aligned(field: T.StructField, key: pa.Field, pair: Key) -> Column | None:

@@ -31,7 +31,7 @@ from dovetail.joins.semistream.decision import (
 )
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns
+from dovetail.joins.semistream.plan.columns import KEY, Columns, pair_check, plan_columns
 from dovetail.joins.semistream.plan.condition import Conditioned, pair_request
 from dovetail.joins.semistream.plan.owners import owned_rows
 from dovetail.joins.semistream.plan.task import EnrichTask, enrich_rows, stream_names
@@ -127,7 +127,8 @@ class EnrichPlan:
             f"on_miss={request.on_miss}, freshness={request.freshness}, exchange={request.exchange}"
             + (", null_safe" if request.null_safe else "")
             + (f", as_of={request.as_of}" if request.mode == "carry" else "")
-            + (f", condition={request.condition}" if request.condition is not None else ""),
+            + (f", condition={request.condition}" if request.condition is not None else "")
+            + (f", overlap={request.overlap}" if request.withins else ""),
             self.specification,
             *task.store.explain().splitlines(),
             f"version: {version}; versions of micro-batches are kept in {task.log.path}",
@@ -214,7 +215,8 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
     names = stream_names(columns.n_stream)
     how, settles = "left" if sets_aside(request.on_miss) else request.how, condition is not None and condition.settles
     on = tuple(names[at] for at in columns.on)
-    wiring = Wiring(on, columns.master, how, settles or sets_aside(request.on_miss), settles)
+    check = pair_check(columns, names, request)
+    wiring = Wiring(on, columns.master, how, settles or sets_aside(request.on_miss), settles, check)
     columns = columns if condition is None else condition.columns(columns)
     version = store.version() if keeps_versions(store) else None
     pages = store.at(version)
