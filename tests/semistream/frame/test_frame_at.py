@@ -82,7 +82,7 @@ def rows(spark: SparkSession) -> DataFrame:
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("how", HOWS)
-@pytest.mark.parametrize("algorithm", ("auto", *ALGORITHMS))
+@pytest.mark.parametrize("algorithm", ["auto", *ALGORITHMS])
 def test_rows_at_a_time_equal_sparks(rows: DataFrame, place: Path, algorithm: str, how: str) -> None:
     order = "frequency" if algorithm.endswith("x_hybridjoin") else "key"
     path = place / f"{order}.pages"
@@ -212,7 +212,7 @@ def test_what_at_cannot_be(spark: SparkSession, rows: DataFrame, place: Path) ->
         with pytest.raises(PlanError, match=message):
             enrich(rows, store, **(LIKE | wrong))
     days = rows.withColumn("ordered_at", F.to_date("ordered_at"))
-    with pytest.raises(PlanError, match="is date, and the master data has valid_from timestamp.*cast them"):
+    with pytest.raises(PlanError, match=r"is date, and the master data has valid_from timestamp.*cast them"):
         enrich(days, store, **LIKE)
 
 

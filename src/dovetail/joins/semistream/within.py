@@ -90,6 +90,16 @@ def _in_one_unit(one: pa.Array, other: pa.Array) -> tuple[I64, I64]:
     return _finer(one, fine), _finer(other, fine)
 
 
+def in_unit_of(values: pa.Array, kind: pa.DataType) -> I64:
+    """Numbers of the values that compare with those of a column of type `kind`; times rounded down to its unit."""
+    numbers = numbers_of(values)
+    if not pa.types.is_timestamp(kind) or kind.unit == values.type.unit:
+        return numbers
+    if _PER_SECOND[kind.unit] > _PER_SECOND[values.type.unit]:
+        return _finer(values, _PER_SECOND[kind.unit])
+    return numbers // (_PER_SECOND[values.type.unit] // _PER_SECOND[kind.unit])
+
+
 def _finer(times: pa.Array, per_second: int) -> I64:
     """Times as counts of a finer unit; those beyond its range are its first and last."""
     factor, most = per_second // _PER_SECOND[times.type.unit], np.iinfo(np.int64).max
@@ -135,7 +145,7 @@ class PairCheck:
 
     def refuse(self, key: dict[str, Any], stream: pa.RecordBatch, master: pa.RecordBatch) -> DataError:
         """The error for a stream row, the only one given, with several master rows."""
-        values = {theirs: stream.column(mine)[0].as_py() for mine, theirs in self.equal} or key
+        values = {theirs: stream.column(mine)[0].as_py() for mine, theirs in self.equal} | key
         told = "; ".join(
             f"{stream.column(one.value)[0].as_py()!r} lies in ({one.start}, {one.end}) = "
             + " and ".join(

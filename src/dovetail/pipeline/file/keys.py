@@ -188,9 +188,18 @@ WATERMARK = Kind(
     '{column = "at", delay = "10 minutes"}', _table_of({"column": TEXT, "delay": DURATION}, ("column", "delay"))
 )
 BUILD = Kind(
-    '{from = "source"} with order, page, frequency, unique or keep_nulls',
+    '{from = "source"} with bounds, order, page, frequency, unique or keep_nulls',
     _table_of(
-        {"from": TEXT, "order": TEXT, "page": SIZE, "frequency": TEXT, "unique": FLAG, "keep_nulls": FLAG}, ("from",)
+        {
+            "from": TEXT,
+            "bounds": PAIR,
+            "order": TEXT,
+            "page": SIZE,
+            "frequency": TEXT,
+            "unique": FLAG,
+            "keep_nulls": FLAG,
+        },
+        ("from",),
     ),
 )
 

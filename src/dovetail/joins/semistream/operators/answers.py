@@ -12,6 +12,7 @@ from dovetail.engine.columns import held_bytes, nbytes, take_columns, taken_byte
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.errors import PlanError
+from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, INNER, LEFT, SEMI, keep_checked
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
 from dovetail.joins.semistream.request import How
@@ -232,7 +233,8 @@ class Answers:
     """Pairs of a stream row and a master row, collected by name and turned into batches some thousands at a time.
 
     `refs` and `rows` are where kernels write pairs, from `n` on; master row -1 means none. Pairs come out in the order
-    in which they were written. Stored rows that pairs name must stay until `flush`.
+    in which they were written. Stored rows that pairs name must stay until `flush`. `key_of` gives the key of stream
+    rows in the types of the master data, `check` is what pairs of equal key must fulfil.
     """
 
     def __init__(
@@ -245,9 +247,11 @@ class Answers:
         budget: MemoryBudget,
         stores: tuple[RowStore, RowStore],
         capacity: int,
+        key_of: Callable[[pa.RecordBatch], list[pa.Array]],
         check: PairCheck | None = None,
     ) -> None:
         self.shape, self.codes, self._on, self._key = shape, codes, tuple(on), tuple(key)
+        self._key_of = key_of
         self.how, self._check = HOWS[how], check
         self.checked = check is not None or not codes.exact
         self.written_how = ALL if self.checked else self.how
@@ -320,7 +324,8 @@ class Answers:
         check = self._check
         if len(twice) and check is not None and check.overlap == "error":
             one, some = twice[:1], rows[refs == twice[0]]
-            key = dict(zip(self._key, (column[0].as_py() for column in self.keys_of(one)), strict=True))
+            keys = zip(self._key, self.keys_of(one), strict=True)
+            key = {name: column[0].as_py() for name, column in keys if name != CELL}
             raise check.refuse(key, self.stream.gather(one, check.stream), self.master.gather(some, check.master))
 
     def same_keys(self, refs: I64, rows: I64) -> Bool:
@@ -337,7 +342,7 @@ class Answers:
 
     def keys_of(self, refs: I64) -> list[pa.Array]:
         """The keys of these stream rows, in the types of the master data."""
-        return key_columns(self.stream.gather(refs, self._on), self._on, self.codes.types)
+        return self._key_of(self.stream.gather(refs, self._on))
 
     def different_keys(self, codes: I64, refs: I64) -> list[pa.Array]:
         """The different keys of these stream rows."""

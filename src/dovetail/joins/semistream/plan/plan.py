@@ -29,9 +29,9 @@ from dovetail.joins.semistream.decision import (
     smallest,
     specification,
 )
-from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.master.pages import Pages, probed
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.columns import KEY, Columns, pair_check, plan_columns
+from dovetail.joins.semistream.plan.columns import KEY, Columns, pair_check, plan_columns, ranged_request
 from dovetail.joins.semistream.plan.condition import Conditioned, pair_request
 from dovetail.joins.semistream.plan.owners import owned_rows
 from dovetail.joins.semistream.plan.task import EnrichTask, enrich_rows, stream_names
@@ -207,7 +207,8 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
             f"use mode='per_batch'.",
             argument="mode",
         )
-    store = _by_part(frame, store, request)
+    request = ranged_request(request, store)
+    store = store if request.ranged is not None else _by_part(frame, store, request)
     store = store.with_nulls() if request.null_safe else store
     condition = None if request.condition is None else Conditioned.of(frame, store, request)
     request = request if condition is None else pair_request(request)
@@ -215,7 +216,7 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
     names = stream_names(columns.n_stream)
     how, settles = "left" if sets_aside(request.on_miss) else request.how, condition is not None and condition.settles
     on = tuple(names[at] for at in columns.on)
-    check = pair_check(columns, names, request)
+    check = pair_check(columns, names, request, store.key)
     wiring = Wiring(on, columns.master, how, settles or sets_aside(request.on_miss), settles, check)
     columns = columns if condition is None else condition.columns(columns)
     version = store.version() if keeps_versions(store) else None
@@ -260,7 +261,7 @@ def _sample(frame: DataFrame, columns: Columns, wiring: Wiring, pages: Pages) ->
         return None
     named = columns.frame.toDF(*(f"c{at}" for at in range(columns.n_stream)))
     rows = named.select(*(f"c{at}" for at in columns.on)).limit(_SAMPLED).toArrow().rename_columns(list(wiring.on))
-    types = [pages.schema.field(name).type for name in pages.key]
+    types = [pages.schema.field(name).type for name in probed(pages)]
     fields = [
         pa.field(name, kind if pa.types.is_timestamp(kind) else rows.schema.field(name).type)
         for name, kind in zip(wiring.on, types, strict=True)
@@ -279,7 +280,7 @@ def _stream_schema(columns: Columns) -> pa.Schema:
 
 def _task_schema(columns: Columns, wiring: Wiring, store: MasterStore) -> pa.Schema:
     """The stream's columns in tasks: timestamps that are keys as the master has them."""
-    kinds = {name: store.schema.field(key).type for name, key in zip(wiring.on, store.key, strict=True)}
+    kinds = {name: store.schema.field(key).type for name, key in zip(wiring.on, store.probed, strict=True)}
     times = {name: kind for name, kind in kinds.items() if pa.types.is_timestamp(kind)}
     return pa.schema([pa.field(f.name, times.get(f.name, f.type)) for f in _stream_schema(columns)])
 
