@@ -151,7 +151,7 @@ def test_validity_that_the_store_is_ordered_by(spark: SparkSession, tmp_path: Pa
     plan = plan_enrich(given, store, on="sku", at="ordered_at", how="left", memory="1MB", tune="off", exchange="master")
     wanted = expected(given, clean(), "left")
     assert bag(plan.frame().select(wanted.columns)) == bag(wanted)
-    assert "sku = sku and valid_from <= ordered_at < valid_to" in plan.explain()
+    assert ": on sku and valid_from <= ordered_at < valid_to, left" in plan.explain()
     twice = prices.union(prices.limit(1))
     with pytest.raises(DataError, match="ranges overlap"):
         MasterStore.build(twice, tmp_path / "m.pages", "sku", bounds=("valid_from", "valid_to"), unique=True)

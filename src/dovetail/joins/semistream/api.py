@@ -18,8 +18,10 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
         rows: A streaming or batch DataFrame.
         master: The master data.
         on: The key: "k", ["k"], or [("column", "master column")]: the store's whole key, or part of it, which costs a
-            page file its index. Types of whole numbers and decimals may differ, as may float and double. Null keys
-            match nothing, unless `null_safe`. A key given by one name appears once in the result.
+            page file its index. One of them may be a range, ("value", ("first", "last")), of a page file built with
+            these `bounds`: the value lies in the master's range. Types of whole numbers and decimals may differ, as may
+            float and double. Null keys match nothing, unless `null_safe`. A key given by one name appears once in the
+            result.
         how: inner, left, left_semi or left_anti. A key with several master rows gives several answers.
         algorithm: auto, inlj, meshjoin, r_meshjoin, partitioned, ssij, hybridjoin, x_hybridjoin,
             optimised_x_hybridjoin, cachejoin or sscj.
@@ -76,6 +78,12 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
     >>> orders = spark.createDataFrame([(1, 7), (2, 9)], "order_id int, product int")
     >>> dovetail.enrich(orders, store, on="product", how="left", memory="4MB").orderBy("order_id").collect()
     [Row(order_id=1, product=7, name='lamp'), Row(order_id=2, product=9, name=None)]
+
+    >>> bands = spark.createDataFrame([(0, 100, "letter"), (101, None, "parcel")], "least int, most int, tariff string")
+    >>> store = dovetail.MasterStore.build(bands, f"{place}/bands.pages", bounds=("least", "most"))
+    >>> sent = spark.createDataFrame([(1, 250)], "id int, grams int")
+    >>> dovetail.enrich(sent, store, on=("grams", ("least", "most")), columns=["id", "tariff"], memory="4MB").collect()
+    [Row(id=1, tariff='parcel')]
     """
     return make_plan(rows, master, request).frame()
 

@@ -3,7 +3,7 @@
 A cell is the key of a page file: an ordinary key, equal on both sides, of which the stream's is found by a search among
 the first values of cells. Every range that can have a value is in the cell of the value; whether it has it is checked
 on the pairs (`within`).
-Reference: docs/algorithms/semistream.md, 2.13.
+Reference: docs/algorithms/semistream.md, 6.19.
 """
 
 from __future__ import annotations

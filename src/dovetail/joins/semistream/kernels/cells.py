@@ -1,6 +1,6 @@
 """Ranges cut into cells, so that all ranges which can have a value are in one.
 
-Reference: docs/algorithms/semistream.md, 2.13.
+Reference: docs/algorithms/semistream.md, 6.19.
 """
 
 from __future__ import annotations
