@@ -17,11 +17,15 @@ from tests.semistream.operators.test_within import TIMES
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.cells import CELL
+from dovetail.joins.semistream.cost.choose import choose
+from dovetail.joins.semistream.cost.distribution import uniform
+from dovetail.joins.semistream.cost.setting import SOURCE_COSTS
+from dovetail.joins.semistream.decision import keys_in, setting_of
 from dovetail.joins.semistream.kernels.cells import cut_cells, first_overlap
 from dovetail.joins.semistream.master.page_file.range_file import write_range_pages
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
-from dovetail.joins.semistream.sizes import Sizes
+from dovetail.joins.semistream.sizes import Sizes, row_bytes
 from dovetail.joins.semistream.within import PairCheck, Within
 
 GIVEN = ("lo", "hi", "r")
@@ -149,6 +153,23 @@ def test_a_range_around_all_others_is_in_every_cell_and_no_more_rows_are_stored_
     assert run(spec, case).bag == oracle.bag([(v, lo) for v, all_lo in starts.items() for lo in all_lo])
     told = PageFileSource(str(tmp_path / "m")).explain()
     assert f"ranges lo to hi, in {len(pages.ranges)} cells; overlapping ones are in all cells" in told
+
+
+def test_models_see_a_cell_as_one_row_of_all_its_bytes(tmp_path: Path) -> None:
+    n = 800
+    master = pa.table({"lo": np.arange(n) * 10, "hi": np.arange(n) * 10 + 9, "r": np.arange(n)})
+    write_range_pages(tmp_path / "m", master, (), ("lo", "hi"), page="2KB")
+    pages = PageFileSource(str(tmp_path / "m")).open()
+    assert keys_in(pages) == n // 8
+    schema, distribution = pa.schema([("v", pa.int64())]), uniform(keys_in(pages))
+    setting = setting_of(pages, schema, 1 << 20, distribution, SOURCE_COSTS)
+    assert setting.master_rows == n // 8
+    assert setting.row_bytes == pytest.approx(8 * row_bytes(pages))
+    assert setting.stored_row_bytes == pytest.approx(pages.stored_bytes(0, len(pages.starts) - 1) / (n // 8))
+    assert setting.costs.emit == pytest.approx(SOURCE_COSTS.emit + 7 * SOURCE_COSTS.probe)
+    prices = choose(setting).explain()
+    assert "cachejoin" in prices
+    assert "needs master data in order of frequency" in prices
 
 
 @pytest.mark.parametrize("seed", range(20))

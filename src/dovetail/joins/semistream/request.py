@@ -11,7 +11,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as pool
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.joins.semistream.within import Closed, Overlap, Within, parse_on, parse_withins
+from dovetail.joins.semistream.within import Closed, Overlap, RangeKey, Within, parse_on, parse_withins
 from dovetail.request import (
     DEFAULT_MEMORY,
     HowName,
@@ -330,7 +330,7 @@ class Request:
 class EnrichOptions:
     """The options of `enrich`."""
 
-    on: Keys | tuple[str, tuple[str, str]]
+    on: Keys | RangeKey | Sequence[str | tuple[str, str] | RangeKey]
     how: HowName = "inner"
     algorithm: Algorithm = "auto"
     lookup: Lookup | Literal["oldest", "alternate", "guarded"] | float = "guarded"

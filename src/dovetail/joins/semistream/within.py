@@ -17,6 +17,8 @@ from dovetail.request import Key, one_of, parse_keys
 
 Closed = Literal["left", "right", "both", "neither"]
 Overlap = Literal["error", "all"]
+RangeKey = tuple[str, tuple[str, str]]
+"""A stream column whose value lies in a range of the master data, and the columns of its bounds."""
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SHOWN = 3  # master rows that an error lists
 

@@ -17,7 +17,7 @@ LEAST = 8  # ranges that begin in a cell, at least
 def _cut(
     group: I64, start: I64, end: I64, least: int, rows: I64, cells: I64, heads: I64, open_: I64
 ) -> tuple[int, int]:
-    """The number of rows and cells; rows may be None-like (empty) to count only."""
+    """The number of rows and cells, which are written unless `rows` is empty."""
     n, given, made, held, row = len(group), 0, 0, 0, 0
     writes = len(rows) > 0
     while row < n:

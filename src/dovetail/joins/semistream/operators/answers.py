@@ -22,7 +22,7 @@ from dovetail.joins.semistream.within import PairCheck
 SHIFT = 32
 ROW = (1 << SHIFT) - 1
 MISSING = -1
-CHECKED = 4096  # pairs that are checked at a time
+CHECKED = 1 << 16  # pairs that are checked at a time, at most
 COPIED_WHOLE = 128 << 10  # chunks of fewer bytes are copied whole, which is faster than picking rows from each
 
 
@@ -161,6 +161,11 @@ class RowStore:
         self.reservation.close()
 
 
+def _runs(refs: I64) -> int:
+    """How many different names there are; equal ones lie together."""
+    return int(np.count_nonzero(refs[1:] != refs[:-1])) + 1 if len(refs) else 0
+
+
 def _only(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
 
@@ -291,8 +296,7 @@ class Answers:
             return 0
         refs, rows = self.refs[start : self.n], self.rows[start : self.n]
         right = self.right_pairs(refs, rows)
-        seemed = len(np.unique(refs[rows >= 0]))
-        found = len(np.unique(refs[right]))
+        seemed, found = _runs(refs[rows >= 0]), _runs(refs[right])
         self.n = keep_checked(self.refs, self.rows, start, self.n, right, self.how)
         return seemed - found
 
