@@ -178,9 +178,31 @@ def agrees_with_kept(answer: Iterable[Pair], expected: list[tuple[Row, list[Row 
     )
 
 
-def enrich(stream: Sequence[Row], master: Sequence[Row], on: Keys, how: str = "inner") -> list[Pair]:
-    """Stream rows with the master rows of their key: inner, left, left_semi or left_anti."""
-    return equi_join(stream, master, on, how)
+def lies_in(value: Any, start: Any, end: Any, closed: str = "left") -> bool:
+    """Whether the value lies between the bounds; a null bound is none, and a null value lies nowhere."""
+    if value is None:
+        return False
+    after = start is None or value > start or (value == start and closed in ("left", "both"))
+    until = end is None or value < end or (value == end and closed in ("right", "both"))
+    return after and until
+
+
+def enrich(
+    stream: Sequence[Row],
+    master: Sequence[Row],
+    on: Keys,
+    how: str = "inner",
+    within: Sequence[tuple[str, str, str, str]] = (),
+) -> list[Pair]:
+    """Stream rows with the master rows of their key: inner, left, left_semi or left_anti.
+
+    Each of `within` is (value, start, end, closed): the stream's value lies between the master's bounds.
+    """
+    return join(stream, master, lambda a, b: equal(on)(a, b) and _all_in(a, b, within), how)
+
+
+def _all_in(a: Row, b: Row, within: Sequence[tuple[str, str, str, str]]) -> bool:
+    return all(lies_in(a[value], b[start], b[end], closed) for value, start, end, closed in within)
 
 
 def online_join(

@@ -107,21 +107,21 @@ def test_bounds_of_one_input_may_have_two_types(spark: SparkSession, algorithm: 
 def test_columns_of_the_overlap(spark: SparkSession) -> None:
     left = spark.sql("select timestamp'2024-01-01 08:00:00' start, timestamp'2024-01-01 12:00:00' end, 1 l")
     right = spark.sql("select timestamp'2024-01-01 10:00:00' start, timestamp'2024-01-01 18:00:00' end, 2 r")
-    found = dovetail.interval_join(left, right, overlap=True)
+    found = dovetail.interval_join(left, right, with_overlap=True)
     assert found.columns[-3:] == ["overlap_start", "overlap_end", "overlap_length"]
     row = found.select("overlap_start", "overlap_end", "overlap_length").collect()[0]
     assert tuple(row) == (dt.datetime(2024, 1, 1, 10), dt.datetime(2024, 1, 1, 12), dt.timedelta(hours=2))
     whole = spark.createDataFrame([(0, 5), (8, 9)], "start int, end int")
     columns = ["start", "start_right", "overlap_start", "overlap_end", "overlap_length"]
-    apart = dovetail.interval_join(whole, whole, max_gap=3, overlap=True, columns=columns)
+    apart = dovetail.interval_join(whole, whole, max_gap=3, with_overlap=True, columns=columns)
     assert sorted(map(tuple, apart.collect()), key=str) == [
         (0, 0, 0, 5, 5), (0, 8, None, None, None), (8, 0, None, None, None), (8, 8, 8, 9, 1),
     ]  # fmt: skip
     days = spark.sql("select date'2024-01-01' start, date'2024-01-09' end")
-    outer = dovetail.interval_join(days, days.where("false"), how="left", overlap=True, columns=["overlap_length"])
+    outer = dovetail.interval_join(days, days.where("false"), how="left", with_overlap=True, columns=["overlap_length"])
     assert [tuple(row) for row in outer.collect()] == [(None,)]
-    assert dovetail.interval_join(days, days, overlap=True).collect()[0]["overlap_length"] == 8
-    first = dovetail.interval_join(days, days, keep="first", overlap=True, columns=["overlap_end"])
+    assert dovetail.interval_join(days, days, with_overlap=True).collect()[0]["overlap_length"] == 8
+    first = dovetail.interval_join(days, days, keep="first", with_overlap=True, columns=["overlap_end"])
     assert first.collect()[0][0] == dt.date(2024, 1, 9)
 
 

@@ -69,7 +69,7 @@ class Request:
     columns: tuple[str, ...] | None = None
     suffixes: tuple[str, str] = ("", "_right")
     slack: Slack | None = None
-    overlap: bool = False
+    with_overlap: bool = False
 
     @property
     def keeps_left(self) -> bool:
@@ -194,7 +194,7 @@ class JoinOptions(PairOptions):
 
     how: HowName = "inner"
     keep: Keep = "all"
-    overlap: bool = False
+    with_overlap: bool = False
     columns: Sequence[str] | None = None
     suffixes: tuple[str, str] = ("", "_right")
 
@@ -206,10 +206,10 @@ class JoinOptions(PairOptions):
             keep=one_of("keep", self.keep, get_args(Keep)),
             columns=parse_columns(self.columns),
             suffixes=parse_suffixes(self.suffixes),
-            overlap=parse_flag("overlap", self.overlap),
+            with_overlap=parse_flag("with_overlap", self.with_overlap),
         )
-        if request.overlap and request.left_only:
-            raise PlanError(f"how={self.how!r} has no pairs whose overlap could be a column.", argument="overlap")
+        if request.with_overlap and request.left_only:
+            raise PlanError(f"how={self.how!r} has no pairs whose overlap could be a column.", argument="with_overlap")
         if request.keep != "all" and request.how == "full":
             raise PlanError(
                 f"keep={self.keep!r} says how many matches a row of one side keeps; with how='full' use keep='all', or "

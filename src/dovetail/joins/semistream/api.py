@@ -18,8 +18,10 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
         rows: A streaming or batch DataFrame.
         master: The master data.
         on: The key: "k", ["k"], or [("column", "master column")]: the store's whole key, or part of it, which costs a
-            page file its index. Types of whole numbers and decimals may differ, as may float and double. Null keys
-            match nothing, unless `null_safe`. A key given by one name appears once in the result.
+            page file its index. One of them may be a range, ("value", ("first", "last")), of a page file built with
+            these `bounds`: the value lies in the master's range. Types of whole numbers and decimals may differ, as may
+            float and double. Null keys match nothing, unless `null_safe`. A key given by one name appears once in the
+            result.
         how: inner, left, left_semi or left_anti. A key with several master rows gives several answers.
         algorithm: auto, inlj, meshjoin, r_meshjoin, partitioned, ssij, hybridjoin, x_hybridjoin,
             optimised_x_hybridjoin, cachejoin or sscj.
@@ -52,6 +54,15 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
             the columns of an inner join's result, whatever `how` and `columns` are. A row whose master rows all fail
             it has no match. No aggregates or window functions; not with `park`; only for how="inner" with subqueries,
             and on a store without an index.
+        at: The stream's column of times, for master rows that are valid for some time: only those match that are valid
+            then, so that a row whose master rows of its key are all valid at other times has no match. A null time
+            matches nothing.
+        valid: The master's columns of the first time and the end of validity; ("valid_from", "valid_to") unless given.
+            A null first time means since ever, a null end still valid. Numbers, dates, timestamps and text will do.
+        closed: Which bounds belong to the interval: left, right, both or neither; by default the first for validity,
+            both for ranges.
+        overlap: If several master rows match one stream row at a time or by a range: "error", a `DataError` that names
+            them, before `condition` is looked at; or "all" of them.
 
     Returns:
         The stream's columns, then the master's; for semi and anti joins the stream's alone. Planning a batch DataFrame
@@ -60,12 +71,19 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
     Raises:
         PlanError: for a request that cannot be right, before any job starts.
         ConfigError: when the store cannot be read. In a task it fails the task; it is never taken for a miss.
+        DataError: with overlap="error", in a task, for a stream row that several master rows match.
 
     >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
     >>> store = dovetail.MasterStore.build(products, f"{place}/products.pages", key="product")
     >>> orders = spark.createDataFrame([(1, 7), (2, 9)], "order_id int, product int")
     >>> dovetail.enrich(orders, store, on="product", how="left", memory="4MB").orderBy("order_id").collect()
     [Row(order_id=1, product=7, name='lamp'), Row(order_id=2, product=9, name=None)]
+
+    >>> bands = spark.createDataFrame([(0, 100, "letter"), (101, None, "parcel")], "least int, most int, tariff string")
+    >>> store = dovetail.MasterStore.build(bands, f"{place}/bands.pages", bounds=("least", "most"))
+    >>> sent = spark.createDataFrame([(1, 250)], "id int, grams int")
+    >>> dovetail.enrich(sent, store, on=("grams", ("least", "most")), columns=["id", "tariff"], memory="4MB").collect()
+    [Row(id=1, tariff='parcel')]
     """
     return make_plan(rows, master, request).frame()
 

@@ -36,13 +36,14 @@ from dovetail.joins.semistream.cost.setting import (
 )
 from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SEGMENT_BYTES
-from dovetail.joins.semistream.keys import KeyCodes, key_columns
-from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.keys import KeyCodes
+from dovetail.joins.semistream.master.pages import Pages, probed, ranges_of, stream_key
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.operators.waiting import FOREVER
 from dovetail.joins.semistream.request import Request
 from dovetail.joins.semistream.sizes import FITTED, GARBAGE, PAIR_BYTES, Footprint, Sizes, asks_for_keys, footprint
+from dovetail.joins.semistream.within import PairCheck
 
 _RING_BYTES = 33  # of a row in MESHJOIN's ring, beside its entry in the hash table
 _MANY_ROWS = 4096
@@ -109,7 +110,7 @@ class Wiring:
     """The columns that an operator joins: the stream's key columns, and the master columns that answers need.
 
     `tells_match`: answers end with a column that says whether there was a master row; `tells_first`: and with one that
-    says which are the first of their stream row.
+    says which are the first of their stream row. `check` is what pairs must fulfil beside equal keys.
     """
 
     on: tuple[str, ...]
@@ -117,6 +118,7 @@ class Wiring:
     how: str
     tells_match: bool = False
     tells_first: bool = False
+    check: PairCheck | None = None
 
 
 def sample_of(tables: Iterable[pa.Table | pa.RecordBatch], on: Sequence[str], pages: Pages, rows: int | None) -> Sample:
@@ -125,11 +127,17 @@ def sample_of(tables: Iterable[pa.Table | pa.RecordBatch], on: Sequence[str], pa
     codes, found = KeyCodes(types), [np.empty(0, np.int64)]
     for table in tables:
         for batch in table.to_batches() if isinstance(table, pa.Table) else [table]:
-            columns = key_columns(batch, on, types)
+            columns = stream_key(pages, batch, on)
             some, valid = codes.encode(columns)
             home = pages.home(columns) >= 0 if pages.indexed else valid
             found.append(some[valid & home])
     return Sample(np.concatenate(found), rows)
+
+
+def keys_in(pages: Pages) -> int:
+    """The number of keys of these pages: their cells if they have ranges, else their rows."""
+    ranges = ranges_of(pages)
+    return int(pages.starts[-1]) if ranges is None else len(ranges)
 
 
 def distribution_of(sample: Sample | None, rows: int) -> tuple[Distribution, SkewEstimate | None]:
@@ -191,7 +199,7 @@ def setting_for(
 
     `io`: the cost of reads; if not given it is measured, or taken from the profile for large pages.
     """
-    distribution, skew = distribution_of(sample, int(pages.starts[-1]))
+    distribution, skew = distribution_of(sample, keys_in(pages))
     looks_up, cache = request.lookup, request.cache
     threshold = 1 if request.fits_cache else cache.threshold
     policy = Policy(looks_up.kind, looks_up.position, cache.replaces, threshold)
@@ -216,7 +224,8 @@ def setting_of(
 ) -> Setting:
     """The setting of joins of a stream with these columns over this store within a budget of `limit` bytes.
 
-    Reads of a simulated device have the device's own cost. The index counts as the store's own memory.
+    Reads of a simulated device have the device's own cost. The index counts as the store's own memory. Of ranges, a
+    cell with all its rows is what the models call a row: these are read, cached and compared together.
     """
     model = pages.device.model
     if model.simulated:
@@ -224,10 +233,12 @@ def setting_of(
     rows, n_pages = int(pages.starts[-1]), max(1, len(pages.starts) - 1)
     cost = footprint(pages, stream, 1, 0, limit)
     keyed = asks_for_keys(pages, ())
+    per_key = rows / max(1, keys_in(pages))
+    costs = replace(costs, emit=costs.emit + max(0.0, per_key - 1) * costs.probe)
     return Setting(
         memory=limit,
         distribution=distribution,
-        row_bytes=cost.master_row,
+        row_bytes=cost.master_row * per_key or cost.master_row,
         stream_bytes=max(1.0, cost.stream_row),
         page_bytes=max(1, math.ceil(-(-rows // n_pages) * cost.master_row)),
         costs=costs,
@@ -235,7 +246,7 @@ def setting_of(
         order=pages.order,
         indexed=pages.indexed,
         policy=policy or Policy(),
-        stored_row_bytes=pages.stored_bytes(0, n_pages) / rows if rows else None,
+        stored_row_bytes=pages.stored_bytes(0, n_pages) * per_key / rows if rows else None,
         batch_rows=batch_rows,
         keyed=real_entries(replace(cost, keyed=True)) if keyed else None,
     )
@@ -368,6 +379,7 @@ def specification(request: Request, wiring: Wiring, pages: Pages, algorithm: str
         null_safe=request.null_safe,
         matched=MATCHED if wiring.tells_match else None,
         first=FIRST if wiring.tells_first else None,
+        check=wiring.check,
         **options,
     )
 
@@ -398,7 +410,7 @@ def timed_costs(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schem
 def _first_rows(wiring: Wiring, pages: Pages, stream: pa.Schema) -> pa.RecordBatch:
     """Rows of the stream with the first keys of the master data, and nulls beside them."""
     master = pages.read(0, 1).slice(0, 1 + _TURNS)
-    keys = {name: master.column(key) for name, key in zip(wiring.on, pages.key, strict=True)}
+    keys = {name: master.column(key) for name, key in zip(wiring.on, probed(pages), strict=True)}
     columns = [keys[f.name].cast(f.type) if f.name in keys else pa.nulls(master.num_rows, f.type) for f in stream]
     return pa.RecordBatch.from_arrays(columns, schema=stream)
 

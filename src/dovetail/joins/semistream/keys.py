@@ -138,7 +138,7 @@ class KeyForm:
     @property
     def exact(self) -> bool:
         """Whether normal keys are numbers, so that codes stand for keys."""
-        return len(self.types) == 1 and _is_number(self.types[0])
+        return len(self.types) == 1 and is_number(self.types[0])
 
     def normal(self, columns: Sequence[pa.Array | pa.ChunkedArray]) -> tuple[Normal, Bool]:
         """The normal key of each row, and whether it has one; a key with a null part has an undefined form."""
@@ -146,7 +146,7 @@ class KeyForm:
         self._check(plain)
         valid = np.logical_and.reduce([valid_rows(column) for column in plain])
         if self.exact:
-            return Numbers(np.ascontiguousarray(_numbers(plain[0]))), valid
+            return Numbers(np.ascontiguousarray(numbers_of(plain[0]))), valid
         if len(plain) == 1 and fixed_width(plain[0].type) is None:
             column = plain[0].cast(_wide(plain[0].type))
             if column.null_count:
@@ -191,16 +191,22 @@ def _kind(kind: pa.DataType) -> tuple[object, ...]:
         return ("timestamp", kind.unit, kind.tz is None)
     if types.is_time(kind) or types.is_duration(kind) or types.is_date(kind) or types.is_fixed_size_binary(kind):
         return (str(kind),)
-    if types.is_string(kind) or types.is_large_string(kind) or kind == pa.string_view():
+    if is_text(kind):
         return ("text",)
     if types.is_binary(kind) or types.is_large_binary(kind) or kind == pa.binary_view():
         return ("binary",)
     raise PlanError(f"a column of type {kind} cannot be a key; use its parts, or cast it to text, a number or a time.")
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_text(kind: pa.DataType) -> bool:
+    """Whether values are text."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Whether values have int64 numbers that sort like them."""
     if pa.types.is_dictionary(kind):
-        return _is_number(kind.value_type)
+        return is_number(kind.value_type)
     if pa.types.is_decimal(kind):
         return bool(kind.precision <= _NARROW_DIGITS)
     return (fixed_width(kind) is not None and not pa.types.is_fixed_size_binary(kind)) or pa.types.is_boolean(kind)
@@ -212,11 +218,10 @@ def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view()
-    return pa.large_string() if text else pa.large_binary()
+    return pa.large_string() if is_text(kind) else pa.large_binary()
 
 
-def _numbers(array: pa.Array) -> I64:
+def numbers_of(array: pa.Array) -> I64:
     """Values of at most 64 bits as int64 that sort like them; nulls give anything."""
     kind = array.type
     if len(array) == 0:
@@ -270,8 +275,8 @@ class _Part:
 
 
 def _part(column: pa.Array, last: bool) -> _Part:
-    if _is_number(column.type):
-        return _Part(np.full(len(column), 8, np.int64), numbers=_numbers(column))
+    if is_number(column.type):
+        return _Part(np.full(len(column), 8, np.int64), numbers=numbers_of(column))
     width = fixed_width(column.type)
     if width is not None:
         data = _big_endian(column, width) if pa.types.is_decimal(column.type) else fixed_values(column, width)

@@ -11,6 +11,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as pool
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.sizes import Sizes
+from dovetail.joins.semistream.within import Closed, Overlap, RangeKey, Within, parse_on, parse_withins
 from dovetail.request import (
     DEFAULT_MEMORY,
     HowName,
@@ -22,7 +23,6 @@ from dovetail.request import (
     parse_columns,
     parse_flag,
     parse_how,
-    parse_keys,
     parse_seconds,
     parse_size,
     parse_suffixes,
@@ -301,6 +301,14 @@ class Request:
     null_safe: bool = False
     as_of: AsOf = "answered"
     condition: Any = None
+    ranged: Within | None = None
+    validity: Within | None = None
+    overlap: Overlap = "error"
+
+    @property
+    def withins(self) -> tuple[Within, ...]:
+        """The ranges that a stream row's values must lie in: that of the key, and the validity."""
+        return tuple(one for one in (self.ranged, self.validity) if one is not None)
 
     @property
     def join_memory(self) -> int:
@@ -322,7 +330,7 @@ class Request:
 class EnrichOptions:
     """The options of `enrich`."""
 
-    on: Keys
+    on: Keys | RangeKey | Sequence[str | tuple[str, str] | RangeKey]
     how: HowName = "inner"
     algorithm: Algorithm = "auto"
     lookup: Lookup | Literal["oldest", "alternate", "guarded"] | float = "guarded"
@@ -340,6 +348,10 @@ class EnrichOptions:
     null_safe: bool = False
     as_of: AsOf = "answered"
     condition: Column | str | None = None
+    at: str | None = None
+    valid: tuple[str, str] | None = None
+    closed: Closed | None = None
+    overlap: Overlap = "error"
 
     def request(self) -> Request:
         """The enrichment, or a `PlanError` that says what to change."""
@@ -348,8 +360,9 @@ class EnrichOptions:
         misses = on_miss_of(self.on_miss)
         _check_misses(misses, how, mode)
         named, sizes = _tune(self.tune)
+        on, ranged = parse_on(self.on)
         return Request(
-            parse_keys(self.on, required=True),
+            on,
             how,
             one_of("algorithm", self.algorithm, get_args(Algorithm)),
             Lookup.of(self.lookup),
@@ -369,6 +382,8 @@ class EnrichOptions:
             parse_flag("null_safe", self.null_safe),
             _as_of(self.as_of, mode),
             _condition(self.condition, misses),
+            *parse_withins(self.at, self.valid, self.closed, self.overlap, ranged),
+            self.overlap,
         )
 
 

@@ -141,6 +141,14 @@ def _keys(value: Any) -> str | None:
     return None if fits else f"it is {value!r}"
 
 
+def _keys_or_ranges(value: Any) -> str | None:
+    if not isinstance(value, list):
+        return _keys(value)
+    ranged = [isinstance(k, list) and len(k) == 2 and isinstance(k[0], str) and not _pair(k[1]) for k in value]
+    others = [k for k, is_range in zip(value, ranged, strict=True) if not is_range]
+    return None if value and not others else _keys(others)
+
+
 def _predicates(value: Any) -> str | None:
     fits = isinstance(value, list) and value and all(isinstance(p, list) and len(p) in (2, 4) for p in value)
     return None if fits else f"it is {value!r}"
@@ -157,6 +165,7 @@ NAME_OR_NAMES = Kind("a name or a list of names", _either(_nonempty, _texts))
 OPTIONS = Kind("a table of texts, numbers, true or false", _scalars)
 NUMBERS = Kind("a table of numbers", _numbers)
 PAIR = Kind("a list of two texts", _pair)
+KEYS_OR_RANGES = Kind('keys, or a column and the two of a range: [["ip", ["first", "last"]]]', _keys_or_ranges)
 KEYS = Kind('a column, or a list of columns and pairs such as ["k", ["left", "right"]]', _keys)
 PREDICATES = Kind('a list of predicates such as [["orders.id", "items.order_id"]]', _predicates)
 BAND = Kind('a band such as ["price", 0.05] or ["at", "at", "-1 hour", "2 hours"]', _band)
@@ -187,9 +196,18 @@ WATERMARK = Kind(
     '{column = "at", delay = "10 minutes"}', _table_of({"column": TEXT, "delay": DURATION}, ("column", "delay"))
 )
 BUILD = Kind(
-    '{from = "source"} with order, page, frequency, unique or keep_nulls',
+    '{from = "source"} with bounds, order, page, frequency, unique or keep_nulls',
     _table_of(
-        {"from": TEXT, "order": TEXT, "page": SIZE, "frequency": TEXT, "unique": FLAG, "keep_nulls": FLAG}, ("from",)
+        {
+            "from": TEXT,
+            "bounds": PAIR,
+            "order": TEXT,
+            "page": SIZE,
+            "frequency": TEXT,
+            "unique": FLAG,
+            "keep_nulls": FLAG,
+        },
+        ("from",),
     ),
 )
 
@@ -267,10 +285,10 @@ _ARGUMENTS: dict[str, Kind] = {
     **dict.fromkeys(
         ("how", "algorithm", "mode", "route", "exchange", "cache", "as_of", "owed", "output", "on_error"), TEXT
     ),
-    **dict.fromkeys(("invalid", "keep", "condition", "query", "direction"), TEXT),
+    **dict.fromkeys(("invalid", "keep", "condition", "query", "direction", "at", "overlap"), TEXT),
     **dict.fromkeys(("wait", "retain", "max_wait"), DURATION),
     **dict.fromkeys(
-        ("null_safe", "with_phase", "strict", "allow_exact", "reciprocal", "overlap", "ignore_overlaps"), FLAG
+        ("null_safe", "with_phase", "strict", "allow_exact", "reciprocal", "with_overlap", "ignore_overlaps"), FLAG
     ),
     **dict.fromkeys(("partitions", "k"), COUNT),
     **dict.fromkeys(("interval", "left_interval", "right_interval", "relation"), TEXT_OR_NAMES),
@@ -285,7 +303,7 @@ _ARGUMENTS: dict[str, Kind] = {
     "on_miss": MISSES,
     "freshness": FRESHNESS,
     **dict.fromkeys(("columns", "documents"), NAMES),
-    "suffixes": PAIR,
+    **dict.fromkeys(("suffixes", "valid"), PAIR),
     **dict.fromkeys(("versions", "context"), TEXT),
     "within": BAND,
     "end_of_input": TEXT_OR_TEXTS,
@@ -315,6 +333,8 @@ def join_shape(join: str) -> Shape:
     arguments = {option.name: _ARGUMENTS[option.name] for option in options}
     if join == "band_join":
         arguments |= {"within": BANDS}
+    if join == "enrich":
+        arguments |= {"on": KEYS_OR_RANGES, "closed": TEXT}
     if join == "online_multijoin":
         arguments |= {"on": PREDICATES, "suffixes": TEXTS_BY_NAME}
     needed = tuple(option.name for option in options if option.default is option.empty)

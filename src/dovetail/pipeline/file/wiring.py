@@ -101,7 +101,7 @@ def _check_rules(pipeline: Pipeline, step: Step, problems: Problems) -> None:
     values, path = step.values, step.path
     if step.kind == "source":
         _check_source(step, problems)
-    elif step.type == "pages" and "build" in values and "key" not in values:
+    elif step.type == "pages" and "build" in values and not ("key" in values or "bounds" in values["build"]):
         problems.add(
             path, f"[master.{step.name}] builds a page file without a key", "key is a name or a list", 'add key = "..."'
         )

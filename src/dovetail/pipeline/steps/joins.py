@@ -21,7 +21,7 @@ from dovetail.joins.online.api import plan_online_join, plan_online_multijoin
 from dovetail.joins.semistream.api import plan_enrich
 from dovetail.joins.semistream.decision import smallest
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.columns import plan_columns
+from dovetail.joins.semistream.plan.columns import plan_columns, ranged_request
 from dovetail.joins.semistream.plan.condition import Conditioned
 from dovetail.joins.semistream.plan.plan import make_plan
 from dovetail.joins.semistream.request import EnrichOptions
@@ -123,7 +123,7 @@ def checked_join(given: Given, step: Step) -> DataFrame:
 def _checked_enrich(given: Given, step: Step) -> DataFrame:
     """A named algorithm with an even split needs no sample of the stream and gives the same columns."""
     rows, store = given.frames[step.values["stream"]], given.stores[step.values["master"]]
-    request = EnrichOptions(**arguments_of(given.pipeline, step)).request()
+    request = ranged_request(EnrichOptions(**arguments_of(given.pipeline, step)).request(), store)
     if is_missing(given.pipeline.steps[step.values["master"]]):
         conditioned = request.condition is not None
         found = Conditioned.of(rows, store, request) if conditioned else plan_columns(rows, store, request)

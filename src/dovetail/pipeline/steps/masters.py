@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from dovetail.errors import ConfigError
+from dovetail.joins.semistream.cells import check_ranged
 from dovetail.joins.semistream.master.page_file.generation import MANIFEST
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
@@ -20,7 +21,7 @@ def open_master(step: Step, build_from: DataFrame | None) -> MasterStore:
     """The store of a master; a page file that is missing is built from its source."""
     if build_from is not None and is_missing(step):
         build = {key: value for key, value in step.values["build"].items() if key != "from"}
-        return MasterStore.build(build_from, step.values["path"], step.values["key"], **build)
+        return MasterStore.build(build_from, step.values["path"], step.values.get("key", ()), **build)
     return _opened(step)
 
 
@@ -29,7 +30,7 @@ def promised_master(step: Step, build_from: DataFrame | None) -> MasterStore:
     if build_from is None or not is_missing(step):
         return _opened(step)
     schema = pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in build_from.schema])
-    key = step.values["key"]
+    key, bounds = step.values.get("key", ()), step.values["build"].get("bounds")
     names = (key,) if isinstance(key, str) else tuple(key)
     absent = [name for name in names if name not in schema.names]
     if absent:
@@ -39,7 +40,8 @@ def promised_master(step: Step, build_from: DataFrame | None) -> MasterStore:
     for name in names:
         refuse_collated(build_from.schema[name], "key")
     order = step.values["build"].get("order", "key")
-    return MasterStore(PageFileSource(step.values["path"]), schema, names, order)
+    ranged = None if bounds is None else check_ranged(schema, names, bounds).bounds
+    return MasterStore(PageFileSource(step.values["path"]), schema, names, order, bounds=ranged)
 
 
 def is_missing(step: Step) -> bool:

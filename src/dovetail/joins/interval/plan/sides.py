@@ -217,10 +217,12 @@ def _bound_type(frame: DataFrame, argument: str | None, what: str, left: T.DataT
 def output_columns(left: Side, right: Side, request: Request) -> tuple[str, ...]:
     """The columns of the answer, in order; a `PlanError` for a name that it does not have."""
     every = left.payload if request.left_only else (*left.payload, *right.payload)
-    if request.overlap:
+    if request.with_overlap:
         twice = [name for name in every if name.lower() in OVERLAP]
         if twice:
-            raise PlanError(f"overlap=True adds {', '.join(OVERLAP)}; rename {twice} first.", argument="overlap")
+            raise PlanError(
+                f"with_overlap=True adds {', '.join(OVERLAP)}; rename {twice} first.", argument="with_overlap"
+            )
         every = (*every, *OVERLAP)
     return wanted_columns(request.columns, every)
 
@@ -229,7 +231,7 @@ def project(frame: DataFrame, left: Side, right: Side, request: Request) -> Data
     """The frame with just the columns of the answer; a shared key takes the value of the side that has one."""
     shared = {name.removeprefix(SHARED).lower(): name for name in right.frame.columns if name.startswith(SHARED)}
 
-    overlap = overlap_columns(left, right, request) if request.overlap else {}
+    overlap = overlap_columns(left, right, request) if request.with_overlap else {}
 
     def column(name: str) -> str:
         if name in overlap:

@@ -14,7 +14,7 @@ import numpy as np
 from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.kernels.compile import kernel, register_warmup
 from dovetail.engine.kernels.hashing import mixed, place
-from dovetail.joins.semistream.kernels.segment_match import ANTI, LEFT, SEMI
+from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, LEFT, SEMI
 from dovetail.joins.semistream.kernels.waiting_pool import LIVE, Pool, empty_pool, enter
 
 
@@ -247,7 +247,7 @@ def hit_pairs(
         if at + max(1, rows) > len(out[0]):
             return hit, at
         if rows == 0:
-            if how in (LEFT, ANTI):
+            if how in (LEFT, ANTI, ALL):
                 out[0][at], out[1][at] = refs[row], -1
                 at += 1
         elif how != ANTI:

@@ -11,6 +11,8 @@ import pyarrow as pa
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import UnsupportedError
+from dovetail.joins.semistream.cells import CellIndex
+from dovetail.joins.semistream.keys import key_columns
 
 Order = Literal["key", "frequency", "none"]
 
@@ -112,6 +114,36 @@ class KeyedPages(Pages, Protocol):
         have to be read.
         """
         ...
+
+
+@runtime_checkable
+class RangedPages(Pages, Protocol):
+    """Pages of a store that can have ranges: their key is a cell, which is found by the value of a stream row."""
+
+    @property
+    def ranges(self) -> CellIndex | None:
+        """The cells; None if the store has no ranges."""
+        ...
+
+
+def ranges_of(pages: Pages) -> CellIndex | None:
+    """The cells of pages of ranges; None for others."""
+    return pages.ranges if isinstance(pages, RangedPages) else None
+
+
+def probed(pages: Pages) -> tuple[str, ...]:
+    """The master columns that the stream's key columns are compared with."""
+    ranges = ranges_of(pages)
+    return pages.key if ranges is None else ranges.form.ranged.probed
+
+
+def stream_key(pages: Pages, rows: pa.RecordBatch, on: Sequence[str]) -> list[pa.Array]:
+    """The key of stream rows in the types that the pages have it in: their columns, or the cell of their value."""
+    ranges = ranges_of(pages)
+    if ranges is None:
+        return key_columns(rows, on, [pages.schema.field(name).type for name in pages.key])
+    value = rows.column(rows.schema.get_field_index(on[-1]))
+    return [ranges.find([*key_columns(rows, on[:-1], ranges.form.types), value])]
 
 
 @runtime_checkable

@@ -14,10 +14,11 @@ from dovetail.engine.columns import valid_rows
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.errors import ConfigError, UnsupportedError
+from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.master.page_file.generation import local_path
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.page_file.writer import DEFAULT_PAGE
-from dovetail.joins.semistream.master.pages import KeyedPages, Order, Pages, Resting
+from dovetail.joins.semistream.master.pages import KeyedPages, Order, Pages, Resting, ranges_of
 from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.postgres.source import postgres_source
 from dovetail.joins.semistream.master.ranges import DEFAULT_RANGE
@@ -198,6 +199,17 @@ class MasterStore:
     key: tuple[str, ...]
     order: Order
     nulls: bool = False
+    bounds: tuple[str, str] | None = None
+
+    @property
+    def probed(self) -> tuple[str, ...]:
+        """The columns that the stream's key columns are compared with: the key, and the first value of ranges."""
+        return self.key if self.bounds is None else (*self.key, self.bounds[0])
+
+    @property
+    def columns(self) -> list[str]:
+        """The names of the columns that the rows were stored with."""
+        return [name for name in self.schema.names if name != CELL]
 
     @staticmethod
     def open(path: str | Path) -> MasterStore:
@@ -208,8 +220,9 @@ class MasterStore:
     def build(
         df: DataFrame,
         path: str | Path,
-        key: str | Sequence[str],
+        key: str | Sequence[str] = (),
         *,
+        bounds: tuple[str, str] | None = None,
         order: Order = "key",
         page: int | str = DEFAULT_PAGE,
         frequency: str | None = None,
@@ -223,9 +236,18 @@ class MasterStore:
         Rows with a null in the key are left out, or with `keep_nulls=True` kept apart for joins with `null_safe=True`,
         which read all of them as one page. `unique=True` refuses keys that occur twice, with the keys. `page` is the
         size of what one look-up reads. Driver and executors must see the path as one place.
+
+        With `bounds`, the columns of a first and a last value, rows are ranges that are found by a value in them,
+        beside equal keys if `key` names some: IP ranges, tariff bands, the time for which a price is valid. A null
+        bound is none. Ranges may overlap, and are then stored several times, unless `unique=True` refuses them; they
+        may touch. There is no other `order`.
         """
         from dovetail.joins.semistream.plan.build import build_pages
+        from dovetail.joins.semistream.plan.build_ranges import build_ranges
 
+        if bounds is not None:
+            build_ranges(df, path, key, bounds, order, page, unique, keep_nulls)
+            return MasterStore.open(path)
         build_pages(df, path, key, order, page, frequency, unique, keep_nulls)
         return MasterStore.open(path)
 
@@ -284,9 +306,10 @@ class MasterStore:
         pages = self.source.open(version, device)
         if self.nulls:
             pages = _or_closed(pages, self.source)
-        if pages.schema.equals(self.schema) and pages.key == self.key:
+        key, bounds = _found_by(pages)
+        if pages.schema.equals(self.schema) and key == self.key and bounds == self.bounds:
             return pages
-        found = f"columns [{_columns(pages.schema)}], key {list(pages.key)}"
+        found = f"columns [{_columns(pages.schema)}], key {list(key)}"
         pages.close()
         raise ConfigError(
             f"{self.source} now has {found}; this query was planned for [{_columns(self.schema)}], key "
@@ -339,9 +362,16 @@ def _or_closed(pages: Pages, source: Source) -> Pages:
 def _named(source: Source) -> MasterStore:
     pages = source.open(None, None)
     try:
-        return MasterStore(source, pages.schema, pages.key, pages.order)
+        key, bounds = _found_by(pages)
+        return MasterStore(source, pages.schema, key, pages.order, bounds=bounds)
     finally:
         pages.close()
+
+
+def _found_by(pages: Pages) -> tuple[tuple[str, ...], tuple[str, str] | None]:
+    """The key, and the bounds of ranges if these are found by them."""
+    ranges = ranges_of(pages)
+    return (pages.key, None) if ranges is None else (ranges.form.ranged.key, ranges.form.ranged.bounds)
 
 
 def _columns(schema: pa.Schema) -> str:

@@ -9,17 +9,20 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.columns import held_bytes, nbytes, take_columns, taken_bytes
-from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.errors import PlanError
+from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, INNER, LEFT, SEMI, keep_checked
 from dovetail.joins.semistream.keys import KeyCodes, key_columns
 from dovetail.joins.semistream.request import How
 from dovetail.joins.semistream.sizes import PAIR_BYTES
+from dovetail.joins.semistream.within import PairCheck
 
 SHIFT = 32
 ROW = (1 << SHIFT) - 1
 MISSING = -1
+CHECKED = 1 << 16  # pairs that are checked at a time, at most
 COPIED_WHOLE = 128 << 10  # chunks of fewer bytes are copied whole, which is faster than picking rows from each
 
 
@@ -158,6 +161,11 @@ class RowStore:
         self.reservation.close()
 
 
+def _runs(refs: I64) -> int:
+    """How many different names there are; equal ones lie together."""
+    return int(np.count_nonzero(refs[1:] != refs[:-1])) + 1 if len(refs) else 0
+
+
 def _only(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
     return pa.schema([schema.field(name) for name in columns])
 
@@ -230,7 +238,8 @@ class Answers:
     """Pairs of a stream row and a master row, collected by name and turned into batches some thousands at a time.
 
     `refs` and `rows` are where kernels write pairs, from `n` on; master row -1 means none. Pairs come out in the order
-    in which they were written. Stored rows that pairs name must stay until `flush`.
+    in which they were written. Stored rows that pairs name must stay until `flush`. `key_of` gives the key of stream
+    rows in the types of the master data, `check` is what pairs of equal key must fulfil.
     """
 
     def __init__(
@@ -243,10 +252,14 @@ class Answers:
         budget: MemoryBudget,
         stores: tuple[RowStore, RowStore],
         capacity: int,
+        key_of: Callable[[pa.RecordBatch], list[pa.Array]],
+        check: PairCheck | None = None,
     ) -> None:
         self.shape, self.codes, self._on, self._key = shape, codes, tuple(on), tuple(key)
-        self.how = HOWS[how]
-        self.written_how = self.how if codes.exact else ALL
+        self._key_of = key_of
+        self.how, self._check = HOWS[how], check
+        self.checked = check is not None or not codes.exact
+        self.written_how = ALL if self.checked else self.how
         self.stream, self.master = stores
         self._budget = budget
         self._held = budget.reserve("answer pairs")
@@ -278,19 +291,52 @@ class Answers:
             self.refs, self.rows = np.empty(capacity, np.int64), np.empty(capacity, np.int64)
 
     def wrong(self, start: int) -> int:
-        """Remove pairs from `start` on with unequal keys; returns how many stream rows have no match left."""
-        if self.codes.exact or self.n == start:
+        """Remove pairs from `start` on that do not match; returns how many stream rows have no match left."""
+        if not self.checked or self.n == start:
             return 0
         refs, rows = self.refs[start : self.n], self.rows[start : self.n]
         right = self.right_pairs(refs, rows)
-        seemed = len(np.unique(refs[rows >= 0]))
-        found = len(np.unique(refs[right]))
+        seemed, found = _runs(refs[rows >= 0]), _runs(refs[right])
         self.n = keep_checked(self.refs, self.rows, start, self.n, right, self.how)
         return seemed - found
 
-    def right_pairs(self, refs: I64, rows: I64) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+    def right_pairs(self, refs: I64, rows: I64) -> Bool:
+        """For each pair whether the real keys are equal and it passes the check; pairs of one row lie together."""
+        return self.passing(refs, rows, self.same_keys(refs, rows))
+
+    def passing(self, refs: I64, rows: I64, right: Bool) -> Bool:
+        """Of the pairs that are `right` those that pass the check; `DataError` if a row may not have that many."""
+        check = self._check
+        if check is None:
+            return right
+        some = np.flatnonzero(right)
+        held = self._built.budget.available // 2
+        row_bytes = int(self.stream.row_bytes() + self.master.row_bytes()) + 64
+        step = max(32, min(CHECKED, held // row_bytes))
+        for start in range(0, len(some), step):
+            part = some[start : start + step]
+            self._built.grow(min(held, row_bytes * len(part)))
+            mine, theirs = self.stream.gather(refs[part], check.stream), self.master.gather(rows[part], check.master)
+            right[part] = check.holds(mine, theirs)
+            self._built.resize(0)
+        refs, rows = refs[right], rows[right]
+        self.refuse(refs, rows, refs[1:][refs[1:] == refs[:-1]])
+        return right
+
+    def refuse(self, refs: I64, rows: I64, twice: I64) -> None:
+        """`DataError` with the pairs of the first of these stream rows, which match `twice`; none if all are wanted."""
+        check = self._check
+        if len(twice) and check is not None and check.overlap == "error":
+            one, some = twice[:1], rows[refs == twice[0]]
+            keys = zip(self._key, self.keys_of(one), strict=True)
+            key = {name: column[0].as_py() for name, column in keys if name != CELL}
+            raise check.refuse(key, self.stream.gather(one, check.stream), self.master.gather(some, check.master))
+
+    def same_keys(self, refs: I64, rows: I64) -> Bool:
         """For each pair whether the real keys are equal."""
         right = rows >= 0
+        if self.codes.exact:
+            return right
         some = np.flatnonzero(right)
         if len(some):
             mine = self.keys_of(refs[some])
@@ -300,7 +346,7 @@ class Answers:
 
     def keys_of(self, refs: I64) -> list[pa.Array]:
         """The keys of these stream rows, in the types of the master data."""
-        return key_columns(self.stream.gather(refs, self._on), self._on, self.codes.types)
+        return self._key_of(self.stream.gather(refs, self._on))
 
     def different_keys(self, codes: I64, refs: I64) -> list[pa.Array]:
         """The different keys of these stream rows."""

@@ -153,13 +153,17 @@ class CachedKeys(Kept):
         """Pairs for all hits; rows whose hash alone equals that of a cached key wait."""
         answers, done = self.parts.answers, 0
         exact = answers.codes.exact
-        how, wrong = answers.how if exact else INNER, [np.empty(0, np.int64)]
+        how, wrong = answers.written_how if exact else INNER, [np.empty(0, np.int64)]
         while done < n:
             start = answers.n
             upto, answers.n = hit_pairs(self.cache.keys, rows.refs, self.cache.hits, done, n, how, answers.out, start)
-            if not exact:
+            if exact:
+                missed = answers.wrong(start)
+                self.parts.counts["misses"] += missed
+            else:
+                missed = 0
                 wrong.append(self._wrong(rows, self.cache.hits[0][done:upto], start))
-            self.parts.counts["answered_by_cache"] += upto - done - len(wrong[-1])
+            self.parts.counts["answered_by_cache"] += upto - done - len(wrong[-1]) - missed
             done = upto
             if done < n:
                 yield from answers.flush()
@@ -171,8 +175,9 @@ class CachedKeys(Kept):
         """Hits of other keys with the same hash; their pairs, from `start` on, are removed."""
         answers = self.parts.answers
         refs, pairs = answers.refs[start : answers.n], answers.rows[start : answers.n]
-        right = answers.right_pairs(refs, pairs)
-        found = refs[right]
+        same = answers.same_keys(refs, pairs)
+        found = refs[same]
+        right = answers.passing(refs, pairs, same)
         good = np.isin(refs, found)
         n, kept = int(good.sum()), right[good]
         answers.refs[start : start + n], answers.rows[start : start + n] = refs[good], pairs[good]

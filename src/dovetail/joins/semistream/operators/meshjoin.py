@@ -251,9 +251,10 @@ class MeshCycle(SemiStreamOperator):
         answers = self.answers
         if answers.n + len(ring) > answers.capacity:
             yield from self.answers.flush()
-        if not self.key_codes.exact:
+        if answers.checked:
             right = answers.right_pairs(self._ref[ring], rows)
             ring, rows = ring[right], rows[right]
+            answers.refuse(self._ref[ring], rows, self._ref[ring[self._matched[ring]]])
         if answers.how == SEMI:
             new = np.sort(np.unique(ring, return_index=True)[1])
             new = new[~self._matched[ring[new]]]

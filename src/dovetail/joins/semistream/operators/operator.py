@@ -17,14 +17,16 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Drains, OperatorBase, OperatorError, Resizes, Restores, Snapshots, Until
 from dovetail.errors import PlanError
+from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
-from dovetail.joins.semistream.keys import KeyCodes, check_keys, key_columns
-from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.keys import KeyCodes, check_keys
+from dovetail.joins.semistream.master.pages import Pages, probed, ranges_of, stream_key
 from dovetail.joins.semistream.operators.answers import Answers, RowStore, Shape, refs_of
 from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer
 from dovetail.joins.semistream.operators.waiting import Rows, report_waits
 from dovetail.joins.semistream.request import How, Residence, check_how
 from dovetail.joins.semistream.sizes import FITTED, INTAKE_BYTES, Footprint, Part, Sizes, asks_for_keys, fit, footprint
+from dovetail.joins.semistream.within import PairCheck
 
 Snapshot = Mapping[str, pa.Table]
 
@@ -80,7 +82,9 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         master = RowStore(spec.pages.schema, budget.reserve("disk buffer"))
         capacity = max(cost.pairs, cost.segments.most_rows + 64)
         keys = self.key_codes, spec.on, spec.pages.key
-        self.answers = self.own(Answers(shape, spec.how, *keys, budget, (self.stream, master), capacity))
+        self.answers = self.own(
+            Answers(shape, spec.how, *keys, budget, (self.stream, master), capacity, self._key_of, spec.check)
+        )
         columns = self._needed_columns(shape, stores_rows)
         self.disk = self.own(DiskBuffer(master, self.answers, self.key_codes, columns, cost, self.counts))
 
@@ -94,9 +98,13 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         """The master columns that answers and checks of keys need; one at least if rows are stored."""
         pages = self.spec.pages
         needed = set(shape.master) | (set() if self.key_codes.exact else set(pages.key))
+        needed |= set() if self.spec.check is None else set(self.spec.check.master)
         if stores_rows and not needed:
             needed = {pages.key[0]}
         return [name for name in pages.schema.names if name in needed]
+
+    def _key_of(self, rows: pa.RecordBatch) -> list[pa.Array]:
+        return stream_key(self.pages, rows, self.spec.on)
 
     @property
     def pages(self) -> Pages:
@@ -156,7 +164,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
 
     def coded(self, batch: pa.RecordBatch, chunk: int, start: int = 0) -> tuple[Rows, I64]:
         """The rows that have a home, and the names of those whose key matches nothing: null, or certainly absent."""
-        key = key_columns(batch, self.spec.on, self.key_codes.types)
+        key = self._key_of(batch)
         codes, valid = self.key_codes.encode(key)
         homes = self.disk.segments.homes(key) if self.spec.needs_index else np.zeros(len(codes), np.int64)
         refs = refs_of(chunk, np.arange(start, start + len(codes)))
@@ -257,8 +265,9 @@ class SemiStreamJoin(ABC):
     None); `matched` names one more column, that says whether there is a master row, `first` another, the last, that
     marks the first answer of each stream row. Sizes that are left out are fitted to the budget. In a pause all waiting
     rows are answered, or, with `when_idle="hold"`, only those beyond `max_residence`, as a load for few rows wastes
-    most of it. With `short_reads` a load for few rows reads only the pages that these need; the default is to do so on
-    real devices. `hash_bits` below 64 makes hashed keys collide; answers stay right, as every hash is checked.
+    most of it. `check` is what pairs of equal key must fulfil to match. With `short_reads` a load for few rows reads
+    only the pages that these need; the default is to do so on real devices. `hash_bits` below 64 makes hashed keys
+    collide; answers stay right, as every hash is checked.
     """
 
     pages: Pages = field(repr=False)
@@ -274,6 +283,7 @@ class SemiStreamJoin(ABC):
     short_reads: bool | None = None
     matched: str | None = None
     first: str | None = None
+    check: PairCheck | None = None
 
     parts: ClassVar[tuple[Part, ...]] = ("waiting",)
     needs_index: ClassVar[bool] = True
@@ -297,8 +307,10 @@ class SemiStreamJoin(ABC):
 
     def shape(self, stream: pa.Schema) -> Shape:
         """The columns of the answers; `PlanError` if keys or names do not fit."""
-        check_keys(stream, self.on, self.pages.schema, self.pages.key)
-        found = Shape.of(stream, self.pages.schema, self.on, self.pages.key, self.how, self.columns, self.suffixes)
+        key = probed(self.pages)
+        check_keys(stream, self.on, self.pages.schema, key)
+        key = key if key == self.pages.key else (*key[:-1], CELL)  # a value is in no column of the range
+        found = Shape.of(stream, self.pages.schema, self.on, key, self.how, self.columns, self.suffixes)
         found = found if self.matched is None else found.with_match(self.matched)
         return found if self.first is None else found.with_first(self.first)
 
@@ -324,6 +336,8 @@ class SemiStreamJoin(ABC):
 
     def explain(self) -> str:
         """The specification in one line."""
-        pairs = zip(self.on, self.pages.key, strict=False)
+        pairs = zip(self.on, probed(self.pages), strict=False)
         on = " and ".join(mine if mine == theirs else f"{mine} = {theirs}" for mine, theirs in pairs)
-        return ", ".join([f"{type(self).__name__}: on {on}", self.how, *self.options(), str(self.sizes)])
+        check = [] if self.check is None else [str(self.check)]
+        keys = [f"on {on}", *check] if ranges_of(self.pages) is None else [f"on {self.check}"]
+        return ", ".join([f"{type(self).__name__}: {keys[0]}", *keys[1:], self.how, *self.options(), str(self.sizes)])

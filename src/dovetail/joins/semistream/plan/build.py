@@ -49,7 +49,7 @@ from dovetail.spark.frames import arrow_type, map_in_arrow
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import require_shared_directory
 
-_REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
+REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
 
 _STRETCH = 4_000_000  # index entries that one task merges: 48 MB
 
@@ -88,7 +88,7 @@ def build_pages(
     the same storage for driver and executors. Otherwise as `write_pages`, except that order "none" spreads keys by
     hash.
     """
-    place, schema = local_path(path), _arrow_schema(df)
+    place, schema = local_path(path), arrow_schema(df)
     check_order(order, frequency, schema.names)
     form = key_form(schema, key)
     for name in form.names:
@@ -99,7 +99,7 @@ def build_pages(
     with building(place) as work:
         plan = BuildPlan(str(work), schema, form.names, order, page_bytes, unique)
         laid_out = _laid_out(keyed, form.names, order, frequency, unique)
-        parts, index_parts = _parts(_collected(map_in_arrow(laid_out, partial(_write_part, plan), _REPORT)), plan)
+        parts, index_parts = _parts(collected(map_in_arrow(laid_out, partial(_write_part, plan), REPORT)), plan)
         if order == "key":
             _check_order(plan, parts)
         index = None if order == "key" else _index(df, plan, parts, index_parts)
@@ -110,7 +110,8 @@ def build_pages(
         return commit(place, work, found)
 
 
-def _arrow_schema(df: DataFrame) -> pa.Schema:
+def arrow_schema(df: DataFrame) -> pa.Schema:
+    """The columns of pages of these rows; a `PlanError` if there are none."""
     if len(set(df.columns)) != len(df.columns):
         raise PlanError(f"columns {df.columns} have a name twice; rename one.")
     if df.isStreaming:
@@ -118,7 +119,8 @@ def _arrow_schema(df: DataFrame) -> pa.Schema:
     return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in df.schema])
 
 
-def _column(name: str) -> Column:
+def column_of(name: str) -> Column:
+    """The column of this name, whatever characters it has."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 
@@ -128,32 +130,31 @@ def _with_keys(df: DataFrame, form: KeyForm) -> tuple[DataFrame, DataFrame, int]
         return df, df, 0
     missing = F.lit(False)
     for name in form.names:
-        missing = missing | _column(name).isNull()
+        missing = missing | column_of(name).isNull()
     without = df.filter(missing)
     return df.filter(~missing), without, without.count()
 
 
 def _null_part(missing: DataFrame, plan: BuildPlan) -> PartFile:
     """The part of the rows that have a null in the key, written by one task."""
-    reports = map_in_arrow(missing.coalesce(1), partial(_write_part, replace(plan, keyed=False)), _REPORT)
-    return _parts(_collected(reports), plan)[0][0]
+    reports = map_in_arrow(missing.coalesce(1), partial(_write_part, replace(plan, keyed=False)), REPORT)
+    return _parts(collected(reports), plan)[0][0]
 
 
 def _laid_out(df: DataFrame, key: Sequence[str], order: Order, frequency: str | None, unique: bool) -> DataFrame:
     """The rows partitioned and sorted as they will be stored: rows of one key are in one partition, together."""
-    keys = [_column(name) for name in key]
+    keys = [column_of(name) for name in key]
     if order == "key":
         return df.repartitionByRange(*keys).sortWithinPartitions(*keys)
     if frequency is None:
         return df.repartition(*keys).sortWithinPartitions(*keys)
-    wanted = F.coalesce(_column(frequency), F.lit(0))
+    wanted = F.coalesce(column_of(frequency), F.lit(0))
     if not unique:
         wanted = F.max(wanted).over(Window.partitionBy(*keys))
     name = f"wanted_{uuid.uuid4().hex[:8]}"
     by = [F.col(name).desc(), *keys]
-    return (
-        df.withColumn(name, wanted).repartitionByRange(*by).sortWithinPartitions(*by).select(*map(_column, df.columns))
-    )
+    ordered = df.withColumn(name, wanted).repartitionByRange(*by).sortWithinPartitions(*by)
+    return ordered.select(*map(column_of, df.columns))
 
 
 def _write_part(plan: BuildPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -194,7 +195,8 @@ def _report(plan: BuildPlan, part: Part) -> dict[str, Any]:
     return {**report, "index": store_index_part(work, part), "entries": len(part.codes)}
 
 
-def _collected(reports: DataFrame) -> list[dict[str, Any]]:
+def collected(reports: DataFrame) -> list[dict[str, Any]]:
+    """The reports of tasks in the order of their partitions; the error of one that failed is raised."""
     rows = sorted(reports.collect(), key=lambda row: row["partition"])
     found = [json.loads(row["report"]) for row in rows]
     for report in found:
@@ -232,8 +234,8 @@ def _index(df: DataFrame, plan: BuildPlan, parts: Sequence[PartFile], index_part
         merged = [asdict(merge_stretch(Path(plan.work), index_parts, stretches[0]))]
     else:
         numbers = df.sparkSession.range(0, len(stretches), 1, len(stretches))
-        tasks = map_in_arrow(numbers, partial(_merge_task, plan.work, index_parts, stretches), _REPORT)
-        merged = _collected(tasks)
+        tasks = map_in_arrow(numbers, partial(_merge_task, plan.work, index_parts, stretches), REPORT)
+        merged = collected(tasks)
     clashes = np.array([code for report in merged for code in report["clashes"]], np.int64)
     pages = sorted({page for report in merged for page in report["clash_pages"]})
     index = IndexFile(sum(part.entries for part in index_parts), tuple(tuple(r["stretch"]) for r in merged))

@@ -274,7 +274,9 @@ class OwnerCall:
         rows = pa.Table.from_batches(self.missed)
         came = rows.column(task.n_stream - 1).to_numpy()
         young = now_ms - came < misses.deadline_s * 1000
-        for name in () if task.request.null_safe else task.wiring.on:
+        check = task.wiring.check
+        timed = [] if check is None else [within.value for within in check.within]
+        for name in (*timed, *(() if task.request.null_safe else task.wiring.on)):
             young &= rows[name].is_valid().to_numpy()
         again = np.minimum(now_ms + int(misses.retry_s * 1000), came + int(misses.deadline_s * 1000))
         kept = rows.append_column(NEXT, pa.array(again)).filter(pa.array(young))
@@ -304,7 +306,7 @@ def _check_log(task: EnrichTask, before: Carried | None) -> None:
 
 def _columns(task: EnrichTask) -> str:
     """The names of the stream's columns, which rows that wait have by position, and those that are joined by."""
-    on = " and ".join(f"{key.left} = {key.right}" for key in task.request.on)
+    on = " and ".join([*(f"{key.left} = {key.right}" for key in task.request.on), *map(str, task.request.withins)])
     return f"{task.dead_letter_columns.names} on {on}"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -16,7 +16,8 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.keys import comparable
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.request import DeadLetter, Park, Request, key_pairs
-from dovetail.request import Key, output_names, wanted_columns
+from dovetail.joins.semistream.within import PairCheck, Within, order_kind
+from dovetail.request import Key, known_column, output_names, wanted_columns
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.inputs import refuse_collated
 
@@ -76,6 +77,9 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
     keeps_all = isinstance(request.on_miss, DeadLetter)
     used = {name for side, name in wanted.values() if side == "stream"}
     used |= {pair.left for pair, cast in zip(pairs, casts, strict=True) if cast is None}
+    for within in request.withins:
+        _check_order(frame, store, within, "on" if within is request.ranged else "at")
+        used.add(within.value)
     stream = [field for field in frame.schema if keeps_all or field.name in used]
     helpers = [cast.alias(f"{KEY}{at}") for at, cast in enumerate(casts) if cast is not None]
     if isinstance(request.on_miss, Park):
@@ -83,6 +87,7 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
     names = [field.name for field in stream]
     added = iter(range(len(names), len(names) + len(helpers)))
     on = [next(added) if cast is not None else names.index(p.left) for p, cast in zip(pairs, casts, strict=True)]
+    on += [] if request.ranged is None else [names.index(request.ranged.value)]
     master = tuple(name for side, name in wanted.values() if side == "master")
     return Columns(
         frame.select(*(F.col(quoted(name)) for name in names), *helpers),
@@ -95,6 +100,66 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
             for side, name in wanted.values()
         ),
     )
+
+
+def ranged_request(request: Request, store: MasterStore) -> Request:
+    """The request with the range that the store's rows are found by; a `PlanError` if these do not fit together.
+
+    Validity becomes the range of a store whose ranges it is.
+    """
+    asked, given = request.ranged, store.bounds
+    if asked is None and request.validity is not None and request.validity.bounds == given:
+        request = replace(request, ranged=request.validity, validity=None)
+    elif asked is None and given is not None:
+        value = f"(column, {given})" if not store.key else f"[{', '.join(map(repr, store.key))}, (column, {given})]"
+        raise PlanError(
+            f"{store.source} has ranges, found by a value in them; give on={value}, with the stream's column.",
+            argument="on",
+        )
+    elif asked is not None and asked.bounds != given:
+        found = "no ranges" if given is None else f"ranges {list(given)}"
+        raise PlanError(
+            f"on: {list(asked.bounds)} is a range, and {store.source} has {found}; build a page file of them: "
+            f"MasterStore.build(rows, path, key=..., bounds={asked.bounds}).",
+            argument="on",
+        )
+    if request.ranged is None:
+        return request
+    if request.null_safe or {key.right for key in request.on} != set(store.key):
+        raise PlanError(
+            f"on: beside the range give the store's whole key {list(store.key)}, without null_safe; on has "
+            f"{[key.right for key in request.on]}.",
+            argument="null_safe" if request.null_safe else "on",
+        )
+    return request
+
+
+def pair_check(columns: Columns, names: Sequence[str], request: Request, key: Sequence[str]) -> PairCheck | None:
+    """What pairs must fulfil beside equal keys or cells, over the stream's columns under these names."""
+    if not request.withins:
+        return None
+    place = {field.name: name for field, name in zip(columns.stream, names, strict=False)}
+    withins = tuple(replace(within, value=place[within.value]) for within in request.withins)
+    equal = () if request.ranged is None else zip((names[at] for at in columns.on[:-1]), key, strict=True)
+    return PairCheck(withins, tuple(equal), request.overlap)
+
+
+def _check_order(frame: DataFrame, store: MasterStore, within: Within, argument: str) -> None:
+    """`PlanError` unless both sides have these columns, and values that compare with both bounds."""
+    known_column(f"{argument}: the stream", within.value, frame.columns, argument)
+    bounds = "on" if argument == "on" else "valid"
+    for name in within.bounds:
+        known_column(f"{bounds}: the master data", name, store.columns, bounds)
+    mine = frame.schema[within.value]
+    kinds = [order_kind(_arrow_type(mine)), *(order_kind(store.schema.field(name).type) for name in within.bounds)]
+    if None in kinds or len(set(kinds)) > 1:
+        theirs = ", ".join(f"{name} {_spark_type(store.schema.field(name)).simpleString()}" for name in within.bounds)
+        raise PlanError(
+            f"{argument}: stream column {within.value!r} is {mine.dataType.simpleString()}, and the master data has "
+            f"{theirs}; cast them so that all three are whole numbers, floating-point numbers, decimals of one scale "
+            f"and at most 18 digits, dates, timestamps (with a time zone, or without), text or binary values.",
+            argument=argument,
+        )
 
 
 def _aligned(field: T.StructField, key: pa.Field, pair: Key) -> Column | None:
@@ -141,7 +206,7 @@ def _spark_type(field: pa.Field) -> T.DataType:
 def _result(frame: DataFrame, store: MasterStore, request: Request, pairs: Sequence[Key]) -> dict[str, tuple[str, str]]:
     """Every column that the result can have: its name, and the side and name that it comes from."""
     shared = {pair.right for pair in pairs if pair.shared}
-    theirs = store.schema.names if request.gives_master else []
+    theirs = store.columns if request.gives_master else []
     left, right = output_names(frame.columns, theirs, shared, request.suffixes)
     named = {out: ("stream", name) for name, out in left.items()}
     return named | {out: ("master", name) for name, out in right.items()}

@@ -7,8 +7,8 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 
-from dovetail.joins.semistream.keys import KeyCodes, key_columns
-from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.keys import KeyCodes
+from dovetail.joins.semistream.master.pages import Pages, stream_key
 from dovetail.joins.semistream.plan.task import Attempt, EnrichTask
 from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.exchange import Homes
@@ -42,11 +42,11 @@ class Owners:
         if self._pages is None:
             self._pages = attempt.open(attempt.version())
         pages = self._pages
-        types = [pages.schema.field(name).type for name in pages.key]
-        key = key_columns(rows, task.wiring.on, types)
+        key = stream_key(pages, rows, task.wiring.on)
         home = pages.home(key)
         found = home * owners // max(1, len(pages.starts) - 1)
         if (home < 0).any():
+            types = [pages.schema.field(name).type for name in pages.key]
             codes, valid = KeyCodes(types, null_safe=task.request.null_safe).encode(key)
             found = np.where(home >= 0, found, np.where(valid, codes % owners, attempt.partition % owners))
         return found.astype(np.int32)

@@ -29,9 +29,9 @@ from dovetail.joins.semistream.decision import (
     smallest,
     specification,
 )
-from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.master.pages import Pages, probed
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns
+from dovetail.joins.semistream.plan.columns import KEY, Columns, pair_check, plan_columns, ranged_request
 from dovetail.joins.semistream.plan.condition import Conditioned, pair_request
 from dovetail.joins.semistream.plan.owners import owned_rows
 from dovetail.joins.semistream.plan.task import EnrichTask, enrich_rows, stream_names
@@ -128,7 +128,8 @@ class EnrichPlan:
             f"on_miss={request.on_miss}, freshness={request.freshness}, exchange={request.exchange}"
             + (", null_safe" if request.null_safe else "")
             + (f", as_of={request.as_of}" if request.mode == "carry" else "")
-            + (f", condition={request.condition}" if request.condition is not None else ""),
+            + (f", condition={request.condition}" if request.condition is not None else "")
+            + (f", overlap={request.overlap}" if request.withins else ""),
             self.specification,
             *task.store.explain().splitlines(),
             f"version: {version}; versions of micro-batches are kept in {task.log.path}",
@@ -208,7 +209,8 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
             argument="mode",
         )
     _check_places(frame, store, request)
-    store = _by_part(frame, store, request)
+    request = ranged_request(request, store)
+    store = store if request.ranged is not None else _by_part(frame, store, request)
     store = store.with_nulls() if request.null_safe else store
     condition = None if request.condition is None else Conditioned.of(frame, store, request)
     request = request if condition is None else pair_request(request)
@@ -216,7 +218,8 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
     names = stream_names(columns.n_stream)
     how, settles = "left" if sets_aside(request.on_miss) else request.how, condition is not None and condition.settles
     on = tuple(names[at] for at in columns.on)
-    wiring = Wiring(on, columns.master, how, settles or sets_aside(request.on_miss), settles)
+    check = pair_check(columns, names, request, store.key)
+    wiring = Wiring(on, columns.master, how, settles or sets_aside(request.on_miss), settles, check)
     columns = columns if condition is None else condition.columns(columns)
     version = store.version() if keeps_versions(store) else None
     pages = store.at(version)
@@ -271,7 +274,7 @@ def _sample(frame: DataFrame, columns: Columns, wiring: Wiring, pages: Pages) ->
         return None
     named = columns.frame.toDF(*(f"c{at}" for at in range(columns.n_stream)))
     rows = named.select(*(f"c{at}" for at in columns.on)).limit(_SAMPLED).toArrow().rename_columns(list(wiring.on))
-    types = [pages.schema.field(name).type for name in pages.key]
+    types = [pages.schema.field(name).type for name in probed(pages)]
     fields = [
         pa.field(name, kind if pa.types.is_timestamp(kind) else rows.schema.field(name).type)
         for name, kind in zip(wiring.on, types, strict=True)
@@ -290,7 +293,7 @@ def _stream_schema(columns: Columns) -> pa.Schema:
 
 def _task_schema(columns: Columns, wiring: Wiring, store: MasterStore) -> pa.Schema:
     """The stream's columns in tasks: timestamps that are keys as the master has them."""
-    kinds = {name: store.schema.field(key).type for name, key in zip(wiring.on, store.key, strict=True)}
+    kinds = {name: store.schema.field(key).type for name, key in zip(wiring.on, store.probed, strict=True)}
     times = {name: kind for name, kind in kinds.items() if pa.types.is_timestamp(kind)}
     return pa.schema([pa.field(f.name, times.get(f.name, f.type)) for f in _stream_schema(columns)])
 

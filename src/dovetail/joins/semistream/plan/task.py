@@ -31,6 +31,7 @@ from dovetail.joins.semistream.decision import (
     Wiring,
     decide,
     is_enough,
+    keys_in,
     measured_sizes,
     moved,
     sample_of,
@@ -84,7 +85,7 @@ class EnrichTask:
     def stream_rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """A batch from Spark under our names; timestamps that are keys in the master's unit and zone, a name only."""
         arrays, names = batch.columns[: self.n_stream], stream_names(self.n_stream)
-        for name, key in zip(self.wiring.on, self.store.key, strict=True):
+        for name, key in zip(self.wiring.on, self.store.probed, strict=True):
             at, kind = names.index(name), self.store.schema.field(key).type
             if pa.types.is_timestamp(kind):
                 arrays[at] = _as(arrays[at], kind)
@@ -315,7 +316,7 @@ class Session:
         done = IoDone.by(self.pages.device)
         ratio, self._read = dearer(now.io, done.since(self._read), self.pages), done
         found = None
-        if moved(now.exponent, sample, int(self.pages.starts[-1])) or (ratio is not None and is_enough(sample)):
+        if moved(now.exponent, sample, keys_in(self.pages)) or (ratio is not None and is_enough(sample)):
             seen = now.io if ratio is None or now.io is None else now.io.times(ratio)
             request = replace(request, algorithm=now.algorithm)
             found = decide(request, task.wiring, self.pages, self.stream, sample, seen)

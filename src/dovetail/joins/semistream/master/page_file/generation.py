@@ -6,6 +6,7 @@ products.pages/
         generation.json        schema, key, order, parts, index, with checksums
         0-1f2e3d.rows          pages, one after the other
         0-1f2e3d.table         sizes, rows, checksums and fences of those pages, as Arrow
+        0-1f2e3d.cells         of ranges: where the cells of those pages begin, as Arrow
         index.codes index.pages    for orders other than by key: sorted codes, and the page of each
     .held/<query id>/          versions that a stream still needs, which pruning leaves alone
         batch-17-3-1f2e3d      micro-batch 17 may take version 3-1f2e3d
@@ -31,6 +32,7 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.errors import ConfigError, PlanError
+from dovetail.joins.semistream.cells import Ranged
 from dovetail.joins.semistream.master.pages import Order
 
 
@@ -52,6 +54,7 @@ def locked(path: Path) -> Iterator[None]:
 
 
 FORMAT = 1
+FORMAT_OF_RANGES = 2
 MANIFEST = "MANIFEST.json"
 DESCRIPTION = "generation.json"
 HELD = ".held"  # a directory for each query, with files of versions that it needs
@@ -69,6 +72,21 @@ class PartFile:
     pages: int
     rows: int
     nbytes: int
+    cells_file: str = ""  # of ranges
+    cells_crc: int = 0
+    number: int = 0  # of the part, in front of the numbers of its cells
+
+    @property
+    def files(self) -> list[str]:
+        """The names of all its files."""
+        return [name for name in (self.rows_file, self.table_file, self.cells_file) if name]
+
+    def to_json(self) -> dict[str, Any]:
+        """Its entry in the description; without cells as the first format has it."""
+        found = asdict(self)
+        for name in () if self.cells_file else ("cells_file", "cells_crc", "number"):
+            del found[name]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +115,12 @@ class Generation:
     number: int = 0
     created: str = ""
     null_part: PartFile | None = None  # rows with a null in the key, where they were kept
+    ranged: Ranged | None = None  # the columns of ranges, whose cells are the key
+
+    @property
+    def format(self) -> int:
+        """The first format that has it."""
+        return FORMAT if self.ranged is None else FORMAT_OF_RANGES
 
     @property
     def version(self) -> str:
@@ -122,10 +146,13 @@ class Generation:
         """The description, as it stands in the directory."""
         found = {name: getattr(self, name) for name in self.__slots__}
         found["schema"] = base64.b64encode(self.schema.serialize()).decode()
-        found["parts"] = [asdict(part) for part in self.parts]
+        found["parts"] = [part.to_json() for part in self.parts]
         found["index"] = asdict(self.index) if self.index else None
-        found["null_part"] = asdict(self.null_part) if self.null_part else None
-        return json.dumps({"format": FORMAT, **found}, indent=1)
+        found["null_part"] = self.null_part.to_json() if self.null_part else None
+        ranged = found.pop("ranged")
+        if ranged is not None:
+            found["ranged"] = asdict(ranged)
+        return json.dumps({"format": self.format, **found}, indent=1)
 
 
 def _from_json(text: str) -> Generation:
@@ -136,6 +163,9 @@ def _from_json(text: str) -> Generation:
     found["parts"] = tuple(PartFile(**part) for part in found["parts"])
     if found.get("null_part"):
         found["null_part"] = PartFile(**found["null_part"])
+    if found.get("ranged"):
+        ranged = found["ranged"]
+        found["ranged"] = Ranged(tuple(ranged["key"]), ranged["start"], ranged["end"])
     if found["index"]:
         index = found["index"]
         found["index"] = IndexFile(
@@ -165,8 +195,9 @@ def current_version(path: Path) -> str:
         known, version = manifest["format"], str(manifest["version"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path / MANIFEST} is damaged ({error}); build the page file again.") from error
-    if known != FORMAT:
-        raise ConfigError(f"{path} has format {known}; this version of dovetail reads {FORMAT}. Build it again.")
+    if known not in (FORMAT, FORMAT_OF_RANGES):
+        reads = f"{FORMAT} and {FORMAT_OF_RANGES}"
+        raise ConfigError(f"{path} has format {known}; this version of dovetail reads {reads}. Build it again.")
     return version
 
 
@@ -264,7 +295,7 @@ def _check_place(path: Path) -> None:
 def commit(path: Path, work: Path, generation: Generation) -> Generation:
     """Make what was built in `work` the newest generation, atomically for readers."""
     parts = [*generation.parts, *([generation.null_part] if generation.null_part else [])]
-    listed = {name for part in parts for name in (part.rows_file, part.table_file)}
+    listed = {name for part in parts for name in part.files}
     if generation.index:
         listed |= {"index.codes", "index.pages"}
     for left_over in [entry for entry in work.iterdir() if entry.name not in listed]:
@@ -278,7 +309,7 @@ def commit(path: Path, work: Path, generation: Generation) -> Generation:
         _write_text(work / DESCRIPTION, f"{body}\n{zlib.crc32(body.encode()):08x}")
         work.rename(directory(path, number))
         temporary = path / f".{MANIFEST}-{final.id}"
-        _write_text(temporary, json.dumps({"format": FORMAT, "version": final.version}))
+        _write_text(temporary, json.dumps({"format": final.format, "version": final.version}))
         temporary.replace(path / MANIFEST)
         sync_directory(path)
     return final

@@ -37,6 +37,7 @@ from dovetail.joins.semistream.master.page_file.generation import (
     prune,
     versions,
 )
+from dovetail.joins.semistream.master.page_file.range_file import explain_ranges, open_cells
 from dovetail.joins.semistream.master.pages import Order, read_each
 
 
@@ -172,6 +173,7 @@ class PageFile:
         self.starts: I64 = np.concatenate([[0], np.cumsum(table.column("rows").to_numpy())]).astype(np.int64)
         self._part_pages = list(accumulate((part.pages for part in generation.parts), initial=0))
         self._index = _index(home, generation, table)
+        self.ranges = None if generation.ranged is None else open_cells(home, generation, generation.ranged)
         self._files: list[int] = []
         self._close = weakref.finalize(self, _close_all, self._files)
         self._parts = [*generation.parts, *([generation.null_part] if generation.null_part else [])]
@@ -507,6 +509,8 @@ class PageFileSource:
     def explain(self) -> str:
         """The current generation in some lines."""
         found = load_version(Path(self.path))
+        if found.ranged is not None:
+            return explain_ranges(Path(self.path), found, found.ranged)
         index = "fences" if found.index is None else f"dense index of {found.index.entries} keys"
         repeats = "unique" if found.unique else "may repeat"
         size = f"{found.rows} rows in {found.n_pages} pages of {format_bytes(found.page_bytes)}"

@@ -1,0 +1,165 @@
+"""Ranges in a page file: each part is laid out in cells, which are the key of its pages, and has a file of them."""
+
+from __future__ import annotations
+
+import uuid
+import zlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dovetail.engine.memory import format_bytes, parse_bytes
+from dovetail.errors import ConfigError, PlanError
+from dovetail.joins.semistream.cells import (
+    CELL,
+    CellIndex,
+    Ranged,
+    RangeForm,
+    check_ranged,
+    laid_out,
+    split_points,
+    spread,
+)
+from dovetail.joins.semistream.keys import KeyForm, normal_of
+from dovetail.joins.semistream.master.page_file.generation import (
+    Generation,
+    PartFile,
+    building,
+    commit,
+    directory,
+    local_path,
+)
+from dovetail.joins.semistream.master.page_file.writer import DEFAULT_PAGE, PartWriter, as_table, part_name, store_part
+
+_STEP = 65_536
+_REPAIR = "build the page file again, or restore it from a copy"
+
+
+@dataclass(frozen=True, slots=True)
+class RangePlan:
+    """The parameters with which parts of ranges are written; part n begins at row n - 1 of `splits`."""
+
+    work: str
+    schema: pa.Schema
+    ranged: Ranged
+    page_bytes: int
+    unique: bool
+    splits: pa.RecordBatch
+
+    @property
+    def form(self) -> RangeForm:
+        """How rows become normal keys."""
+        return RangeForm(self.schema, self.ranged)
+
+    @property
+    def stored(self) -> pa.Schema:
+        """The columns of pages."""
+        return self.schema.append(pa.field(CELL, pa.int64(), False))
+
+    def write(self, rows: pa.Table, number: int) -> PartFile:
+        """The part of this number, of the ranges that begin in it or reach into it."""
+        work = Path(self.work)
+        split = self.splits.slice(number - 1, 1) if number else None
+        table, fences = laid_out(rows.cast(self.schema), self.form, number, split, self.unique)
+        form = KeyForm((CELL,), (pa.int64(),))
+        writer = PartWriter(work / part_name(number), self.stored, form, self.page_bytes, True, False)
+        try:
+            for batch in table.cast(self.stored).to_batches(max_chunksize=_STEP):
+                writer.append(batch)
+            part = store_part(work, writer.finish())
+        except BaseException:
+            writer.abort()
+            raise
+        name, crc = _store_cells(work, part, fences)
+        return replace(part, number=number, cells_file=name, cells_crc=crc)
+
+    def generation(self, parts: Sequence[PartFile], null_keys: int) -> Generation:
+        """The description of the whole file."""
+        return Generation(
+            uuid.uuid4().hex[:8], self.stored, (CELL,), "key", self.unique, self.page_bytes, null_keys, tuple(parts),
+            None, ranged=self.ranged,
+        )  # fmt: skip
+
+
+def _store_cells(work: Path, part: PartFile, fences: pa.Array) -> tuple[str, int]:
+    sink = pa.BufferOutputStream()
+    table = pa.table({"key": fences})
+    with pa.ipc.new_file(sink, table.schema) as file:
+        file.write_table(table, max_chunksize=max(1, len(fences)))
+    data = sink.getvalue()
+    name = part.rows_file.removesuffix(".rows") + ".cells"
+    (work / name).write_bytes(data)
+    return name, zlib.crc32(data)
+
+
+def open_cells(home: Path, generation: Generation, ranged: Ranged) -> CellIndex:
+    """The cells of all parts, mapped, after their checksums were compared."""
+    form = RangeForm(generation.schema, ranged)
+    parts = [normal_of(_cell_keys(home / part.cells_file, part.cells_crc)) for part in generation.parts]
+    return CellIndex(form, parts, [part.number for part in generation.parts])
+
+
+def _cell_keys(path: Path, crc: int) -> pa.Array:
+    try:
+        source = pa.memory_map(str(path))
+    except OSError as error:
+        raise ConfigError(f"cannot open {path}: {error.strerror}; check permissions, or {_REPAIR}.") from error
+    if zlib.crc32(source.read_buffer()) != crc:
+        raise ConfigError(f"{path} is damaged (checksum differs); {_REPAIR}.")
+    source.seek(0)
+    table = pa.ipc.open_file(source).read_all()
+    return table.column(0).chunk(0) if table.num_rows else pa.array([], table.schema.field(0).type)
+
+
+def explain_ranges(path: Path, found: Generation, ranged: Ranged) -> str:
+    """The page file in some lines."""
+    cells = len(open_cells(directory(path, found.number), found, ranged))
+    key = f", key {list(ranged.key)}" if ranged.key else ""
+    overlap = "refused" if found.unique else "in all cells that they reach into"
+    return (
+        f"page file {path}, version {found.version} of {found.created}\n"
+        f"  ranges {ranged.start} to {ranged.end}{key}, in {cells} cells; overlapping ones are {overlap}\n"
+        f"  {found.rows} rows in {found.n_pages} pages of {format_bytes(found.page_bytes)}, "
+        f"{format_bytes(found.nbytes)} on disk in {len(found.parts)} parts; "
+        f"{found.null_keys} rows without a key left out"
+    )
+
+
+def check_options(order: str, keep_nulls: bool) -> None:
+    """`PlanError` for options of a page file that ranges do not have."""
+    if order != "key" or keep_nulls:
+        raise PlanError(
+            f"order={order!r}, keep_nulls={keep_nulls} with bounds: ranges are stored in their own order, without rows "
+            f"that have a null in the key; leave both out.",
+            argument="order" if order != "key" else "keep_nulls",
+        )
+
+
+def write_range_pages(
+    path: str | Path,
+    rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
+    key: str | Sequence[str],
+    bounds: Sequence[str],
+    page: int | str = DEFAULT_PAGE,
+    unique: bool = False,
+    parts: int = 1,
+) -> Generation:
+    """Writes these ranges, all in memory, as a new generation of a page file in as many parts, and returns it."""
+    place, table = local_path(path), as_table(rows)
+    ranged = check_ranged(table.schema, (key,) if isinstance(key, str) else tuple(key), bounds)
+    keyed = table
+    for name in ranged.key:
+        keyed = keyed.filter(pc.is_valid(keyed[name]))
+    form = RangeForm(table.schema, ranged)
+    with building(place) as work:
+        splits = split_points(keyed, form, parts if keyed.num_rows else 1)
+        plan = RangePlan(str(work), table.schema, ranged, parse_bytes(page, "page"), unique, splits)
+        batch = pa.Table.combine_chunks(keyed).to_batches()
+        first, last = spread(batch[0], form, splits) if batch else (np.empty(0, np.int64),) * 2
+        chosen = [keyed.filter(pa.array((first <= n) & (last >= n))) for n in range(splits.num_rows + 1)]
+        written = [plan.write(part, n) for n, part in enumerate(chosen)]
+        return commit(place, work, plan.generation(written, table.num_rows - keyed.num_rows))
