@@ -181,9 +181,9 @@ def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFr
         max_gap: How far apart intervals may be that match; 0 for those that touch. Bounds count as closed then.
         min_fraction: The least part of the left interval that the right one covers, above 0 and at most 1.
         reciprocal: Whether min_fraction holds for the right interval, too.
-        with_overlap: Whether the result has the columns overlap_start, overlap_end and overlap_length (a bigint, a double
-            for floats, a decimal for decimals, days as an int for dates, a day-time interval for times); null where
-            intervals are apart.
+        with_overlap: Whether the result has the columns overlap_start, overlap_end and overlap_length (a bigint, a
+            double for floats, a decimal for decimals, days as an int for dates, a day-time interval for times); null
+            where intervals are apart.
         columns: The output columns wanted, in order.
         suffixes: Added to left's and right's names where both have the same one.
 
