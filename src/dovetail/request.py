@@ -228,12 +228,13 @@ Distance = int | float | Decimal | timedelta
 def parse_distance(argument: str, given: Any, signed: bool = False) -> Distance:
     """A number, a timedelta, or a length of time as text; below zero only if `signed`.
 
-    >>> parse_distance("tolerance", 5), parse_distance("tolerance", "10 min")
-    (5, datetime.timedelta(seconds=600))
+    >>> parse_distance("tolerance", 5), parse_distance("tolerance", "10 min"), parse_distance("gap", "0 s")
+    (5, datetime.timedelta(seconds=600), datetime.timedelta(0))
     """
     if isinstance(given, str):
         text = given.strip().removeprefix("-") if signed else given
-        length = timedelta(seconds=parse_seconds(argument, text))
+        none = _seconds_in_text(text) == 0
+        length = timedelta(0) if none else timedelta(seconds=parse_seconds(argument, text))
         return -length if text != given.strip() and signed else length
     known = isinstance(given, (int, float, Decimal, timedelta)) and not isinstance(given, bool)
     if not known or (isinstance(given, (float, Decimal)) and not math.isfinite(given)):

@@ -48,9 +48,10 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
         right: One of the same kind.
         on: Equal columns: "k", ["k", "l"], or [("left_k", "right_k")]. Null keys match nothing. A key given by one name
             appears once in the result.
-        within: A band: ("price", 0.05), or ("l_price", "r_price", -0.05, 0.05): lo <= right - left <= hi. It needs no
-            equal columns with diner and pmj. If both columns have a watermark, rows that are too late are dropped and
-            counted, and rows leave the state once none that may still come can match them.
+        within: A band: ("price", 0.05), or ("l_price", "r_price", -0.05, 0.05): lo <= right - left <= hi; for dates and
+            times, bounds are timedeltas or texts such as "-10 minutes". It needs no equal columns with diner and pmj.
+            If both columns have a watermark, rows that are too late are dropped and counted, and rows leave the state
+            once none that may still come can match them.
         closed: The bounds of the band that are part of it: both, left (lo), right (hi) or neither.
         how: inner, left, right, full, left_semi or left_anti, also by Spark's other names. A row without a partner
             comes once, when it leaves: when the watermark or `retain` rules out further matches, or at the end of

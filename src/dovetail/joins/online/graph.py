@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dovetail.engine.layout import Key, check_columns, key_pairs
 from dovetail.errors import PlanError, UnsupportedError
+from dovetail.request import parse_distance
 
 Distance: TypeAlias = int | float | Decimal | timedelta
 Closed = Literal["both", "left", "right", "neither"]
@@ -61,22 +62,29 @@ class Band:
     def of(cls, given: Band | Sequence[Any]) -> Band:
         """A band from ("price", 0.05), which means +-0.05 on both sides' price, or ("l_price", "r_price", lo, hi).
 
+        Bounds may be text, such as "-10 minutes".
+
         >>> Band.of(("price", 5))
         Band(left='price', right='price', lo=-5, hi=5)
         """
         if isinstance(given, Band):
             return given
         if len(given) == 2:
-            name, width = given
+            name, width = given[0], _length(given[1])
             return cls(name, name, -width, width)
         if len(given) == 4:
-            return cls(*given)
+            return cls(given[0], given[1], _length(given[2]), _length(given[3]))
         raise PlanError(
             f"within={tuple(given)!r} is no band; give (column, width) or (left, right, lo, hi).", argument="within"
         )
 
     def __str__(self) -> str:
         return f"{self.lo} <= {self.right} - {self.left} <= {self.hi}"
+
+
+def _length(bound: Any) -> Any:
+    """Text as a length of time; anything else as it is."""
+    return parse_distance("within", bound, signed=True) if isinstance(bound, str) else bound
 
 
 @dataclass(frozen=True, slots=True)
