@@ -25,6 +25,8 @@ WINDOWS = ("interval_window", "interval_pivot")
 NEEDED: dict[str, dict[str, Any]] = {
     **{f"{plan}{name}": {} for name in (*SWEEPS, *PAIRS) for plan in ("", "plan_")},
     **{f"{plan}{name}": {"width": 5} for name in WINDOWS for plan in ("", "plan_")},
+    **{f"{plan}band_join": {"within": ("t", "t", 0, 5)} for plan in ("", "plan_")},
+    **{f"{plan}interval_nearest": {} for plan in ("", "plan_")},
     "asof_join": {"on": "t"},
     "plan_asof_join": {"on": "t"},
     "interval_join": {},
