@@ -193,3 +193,38 @@ def test_a_stream_that_ends_equals_the_batch_join_after_a_restart_with_another_b
     pairs = join_by_definition(left, right, [("k", "k")], how=how)
     keyed = [((a or b or {})["k"], (a or {}).get("a"), (b or {}).get("b")) for a, b in pairs]
     assert found == Counter(row[: len(columns)] for row in keyed)
+
+
+@pytest.mark.parametrize("how", ["left", "full"])
+def test_rows_of_one_wide_micro_batch_come_alone_one_by_one_as_in_spark(
+    spark: SparkSession, tmp_path: Path, how: str
+) -> None:
+    rng, start = np.random.default_rng(5), datetime(2026, 1, 1, tzinfo=UTC)
+    for name, keys in (("a", 20), ("b", 12)):
+        schema = pa.schema([("k", pa.int64()), ("at", pa.timestamp("us", "UTC")), (name, pa.int64())])
+        for number, (n, reach) in enumerate(((150, 3_000), (20, 3_600), (5, 9_000))):
+            rows = [
+                {"k": int(rng.integers(keys)), "at": start + timedelta(seconds=int(rng.integers(reach))), name: n}
+                for n in range(1000 * number, 1000 * number + n)
+            ]
+            drop_file(tmp_path / name, pa.Table.from_pylist(rows, schema), number)
+    found = []
+    for way in ("ours", "theirs"):
+        sides = []
+        for name in "ab":
+            reader = spark.readStream.schema(f"k long, at timestamp, {name} long").option("maxFilesPerTrigger", 1)
+            sides.append(reader.parquet(str(tmp_path / name)).withWatermark("at", "60 seconds"))
+        if way == "ours":
+            out = online_join(
+                *sides, on="k", within=("at", "at", "0 s", "30 s"), how=how, owed="batch", partitions=2, memory="1MB"
+            )  # type: ignore[call-overload]
+        else:
+            right = sides[1].withColumnsRenamed({"k": "l", "at": "then"})
+            near = F.expr("k = l and then >= at and then <= at + interval 30 seconds")
+            joined = sides[0].join(right, near, how)
+            out = joined.selectExpr("coalesce(k, l) as k", "a", "b")
+        (tmp_path / way).mkdir()
+        found.append(collected(out, tmp_path / way))
+    assert found[0] == found[1]
+    alone = sum(n for row, n in found[0].items() if row[2] is None)
+    assert 20 < alone < 175

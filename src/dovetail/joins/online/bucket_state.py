@@ -186,7 +186,7 @@ class Span(NamedTuple):
     """Pieces that leave together: those from the end of the previous span to piece `end`.
 
     All their `rows` arrived from `since` to `came`, in milliseconds, and match nothing once the watermark is later than
-    `expiry`; None if unknown.
+    `expiry`; None if unknown. The first of those that come alone does not once it is later than `first_expiry`.
     """
 
     end: int
@@ -195,13 +195,15 @@ class Span(NamedTuple):
     came: int
     expiry: int | None
     rows: int
+    first_expiry: int | None = None
 
     def joined(self, later: Span) -> Span:
         """This span and the next one merged; it leaves when both may leave."""
         known = self.expiry is not None and later.expiry is not None
         expiry = max(self.expiry, later.expiry) if known else None  # type: ignore[type-var]  # both are known
         since, came = min(self.since, later.since), max(self.came, later.came)
-        return Span(later.end, self.bytes + later.bytes, since, came, expiry, self.rows + later.rows)
+        first = min((at for at in (self.first_expiry, later.first_expiry) if at is not None), default=None)
+        return Span(later.end, self.bytes + later.bytes, since, came, expiry, self.rows + later.rows, first)
 
 
 @dataclass(slots=True)
@@ -335,6 +337,11 @@ class Header:
         self._has_more(sizes)
         self._join_spans()
 
+    def note_first_expiry(self, at: int | None) -> None:
+        """Note when the first of the rows that were added last comes alone; None if none of them does."""
+        if at is not None and self.spans:
+            self.spans[-1] = self.spans[-1].joined(self.spans[-1]._replace(bytes=0, rows=0, first_expiry=at))
+
     def add_pieces_without_rows(self, sizes: list[int], now_ms: int) -> None:
         """Add pieces without rows, which do not change when the last span leaves."""
         if self.spans:
@@ -389,14 +396,18 @@ class Header:
         return self._end_of_those(lambda span: span.expiry is not None and span.expiry < watermark)
 
     def next_expiry(self) -> int | None:
-        """The watermark that must be passed for rows to come out alone: where all is settled, the next ones; else so
+        """The watermark that must be passed for rows to come out alone: where all is settled, the next one; else so
         many that it is worth to settle."""
+        if self.settled:
+            left = [span for span in self.spans if span.end > self.answered]
+            firsts = (span.expiry if span.first_expiry is None else span.first_expiry for span in left)
+            return min((at for at in firsts if at is not None), default=None)
         expiry, freed = NEVER_MATCHES, 0
         for span in self.spans:
             if span.expiry is None:
                 return None
             expiry, freed = max(expiry, span.expiry), freed + span.bytes
-            if span.end > self.answered and (self.settled or _WORTH * freed >= self.bytes):
+            if span.end > self.answered and _WORTH * freed >= self.bytes:
                 return expiry
         return None
 

@@ -204,6 +204,12 @@ class Outer:
         numbers = _int64s(batch.column(ROW + SIDES[side]))
         return self.alone(side, picked(batch, np.flatnonzero(self.bits.unmarked(numbers))))
 
+    def give(self, side: int, batch: pa.RecordBatch, chosen: Bool) -> pa.RecordBatch:
+        """Of numbered rows the unmatched ones among those chosen, as answers; they count as matched from now on."""
+        rows = picked(batch, np.flatnonzero(chosen))
+        fresh = self.bits.mark(_int64s(rows.column(ROW + SIDES[side])))
+        return self.alone(side, picked(rows, np.flatnonzero(fresh)))
+
     def alone(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of a side as answers without a partner: columns of the other side are null, shared keys are not."""
         n, columns = batch.num_rows, []

@@ -112,16 +112,17 @@ class OnlineCall:
         retain_ms, lateness = self._bounds()
         watermark = self._watermark(lateness)
         keep = header.leaving(now_ms, retain_ms, None if self.outer else watermark)
-        events, expiry = self._on_time(self._arrivals(arrived), lateness, watermark)
+        events, first, expiry = self._on_time(self._arrivals(arrived), lateness, watermark)
         if self.outer is not None:
             yield from self._numbered(events, self.outer)
             if not events and keep > header.first:
                 events = [Event("settle")]
         if events:
             report = yield from self._turns(events, keep, now_ms, expiry)
+            header.note_first_expiry(first)
             self._plan_pause(report["owed"])
         if task.wakes == "by watermark" and not header.finished:
-            yield from self._expired(retain_ms)
+            yield from self._expired(retain_ms, lateness)
         task.sink.task(self._measured_state())
         self._store_header()
 
@@ -137,7 +138,7 @@ class OnlineCall:
     def expiring(self) -> Batches:
         """Unmatched rows that the watermark has passed."""
         if not self.header.finished:
-            yield from self._expired(self._bounds().retain_ms)
+            yield from self._expired(*self._bounds())
         self._store_header()
 
     def _bounds(self) -> Bounds:
@@ -175,7 +176,7 @@ class OnlineCall:
                 header.numbered += batch.num_rows
                 events[at] = event._replace(rows=batch.serialize())
 
-    def _expired(self, retain_ms: int | None) -> Batches:
+    def _expired(self, retain_ms: int | None, lateness: Lateness | None) -> Batches:
         """Yields unmatched rows behind Spark's watermark, and sets the timer for the next ones.
 
         Where nothing is owed they come at once. Else they come when so many can leave that settling is worth it.
@@ -187,6 +188,8 @@ class OnlineCall:
             yield from self._turns([Event("settle")], keep, now_ms)
         if header.settled:
             yield from self._leave(header.expired(watermark))
+            if lateness is not None and watermark is not None:
+                yield from self._leave_singly(lateness, watermark)
         expiry = header.next_expiry()
         self.state.wake_ms = None if expiry is None else max(reached_ms, expiry // 1000) + 1
 
@@ -198,6 +201,23 @@ class OnlineCall:
         header.answered = max(header.answered, end)
         if self.outer is not None:
             self.chunks.remove(self.outer.bits.forget(before, header.answered_rows))
+
+    def _leave_singly(self, lateness: Lateness, watermark: int) -> Batches:
+        """Yields the unmatched rows behind the watermark of pieces that have others, and marks them as given."""
+        header, join, outer, first = self.header, self.task.join, self.outer, self.header.first
+        for at, span in enumerate(header.spans):
+            pieces, first = range(max(first, header.answered), span.end), span.end
+            if outer is None or span.first_expiry is None or span.first_expiry >= watermark or not pieces:
+                continue
+            later = list[int]()
+            for event in (event for number in pieces for event in unpack_events(self.state.piece(number))):
+                if event.kind == "push" and event.side in outer.sides:
+                    batch = event.batch(join.stored[join.names[event.side]])
+                    expiries = lateness.times(event.side, batch) + lateness.reach[event.side]
+                    yield from self._alone(event.side, outer.give(event.side, batch, expiries < watermark))
+                    if (staying := expiries[expiries >= watermark]).size:
+                        later.append(int(staying.min()))
+            header.spans[at] = span._replace(first_expiry=min(later, default=None))
 
     def _unmatched(self, events: Iterable[Event]) -> Batches:
         """Yields the unmatched rows of these events."""
@@ -255,12 +275,15 @@ class OnlineCall:
 
     def _on_time(
         self, events: list[Event], lateness: Lateness | None, watermark: int | None
-    ) -> tuple[list[Event], int | None]:
-        """Events without rows older than the watermark of earlier micro-batches, and when their rows expire."""
+    ) -> tuple[list[Event], int | None, int | None]:
+        """Events without rows older than the watermark of earlier micro-batches, and when the first and all expire.
+
+        Of the first ones, only rows count that come alone.
+        """
         header = self.header
         if lateness is None:
-            return events, None
-        names, expiry = self.task.join.names, NEVER_MATCHES
+            return events, None, None
+        names, expiry, firsts = self.task.join.names, NEVER_MATCHES, list[int]()
         late = [0] * len(names)
         for at, event in ((at, event) for at, event in enumerate(events) if event.kind == "push"):
             batch = event.batch(self.task.join.schemas[names[event.side]])
@@ -273,8 +296,10 @@ class OnlineCall:
                 before = header.newest[event.side]
                 header.newest[event.side] = newest if before is None else max(before, newest)
                 expiry = max(expiry, lateness.expiry(event.side, newest))
+                if self.outer is not None and event.side in self.outer.sides:
+                    firsts.append(lateness.expiry(event.side, int(times.min())))
         self.task.sink.task(counts_by_side("late_rows", names, late))
-        return events, expiry
+        return events, min(firsts, default=None), expiry
 
     def _plan_pause(self, owed: bool) -> None:
         """Set the timer of the next pause, if results are owed: after `wait` without rows."""
