@@ -14,7 +14,7 @@ genes = spark.sql(
 )
 reads = spark.sql(
     "select id as read, concat('chr', id % 3) as chrom, start, start + 150 as end "
-    "from (select id, (id * id * 7919) % 1200000 as start from range(20000))"
+    "from (select id, pmod(xxhash64(id), 1200000) as start from range(60000))"
 )
 variants = spark.sql("select id as variant, 'chr1' as chrom, 12345 * id as start, 12345 * id + 1 as end from range(90)")
 
@@ -33,7 +33,7 @@ nearest.orderBy("variant").show(3)
 depth = dovetail.interval_depth(reads.where("chrom = 'chr0' and start < 60000"), on="chrom").orderBy("start").collect()
 figure = Figure(figsize=(8, 2.5), layout="tight")
 axes = figure.subplots()
-axes.stairs([row.depth for row in depth[:-1]], [row.start for row in depth], fill=True)
+axes.bar([r.start for r in depth], [r.depth for r in depth], [r.end - r.start for r in depth], align="edge")
 axes.set_xlabel("position on chr0")
 axes.set_ylabel("reads")
 figure.savefig("genome_overlaps.svg")

@@ -12,12 +12,12 @@ import dovetail
 spark, place = dovetail.session(app="addresses"), str(Path.cwd())
 ranges = spark.sql("""
     select 4096 * id as first_ip, 4096 * id + 1000 + id % 3000 as last_ip,
-           element_at(array('AT', 'BR', 'CN', 'DE', 'EG'), cast(id * id % 5 + 1 as int)) as country
+           element_at(array('AT', 'BR', 'CN', 'DE', 'EG'), cast(pmod(xxhash64(id), 5) + 1 as int)) as country
     from range(20000)
 """)
 store = dovetail.MasterStore.build(ranges, f"{place}/ranges.pages", key=(), bounds=("first_ip", "last_ip"), unique=True)
 
-requests = spark.sql("select id as request, id * 2654435761 % 80000000 as ip from range(10000)")
+requests = spark.sql("select id as request, pmod(xxhash64(id), 80000000) as ip from range(10000)")
 found = dovetail.enrich(requests, store, on=("ip", ("first_ip", "last_ip")), how="left", memory="8MB")
 assert found.count() == 10_000
 assert found.where("ip < first_ip or ip > last_ip").count() == 0

@@ -19,7 +19,8 @@ prices = spark.sql("""
 store = dovetail.MasterStore.build(prices, f"{place}/prices.pages", key="product")
 
 spark.sql("""
-    select id, id * 17 % 100 as product, date'2026-01-01' + cast(id * 31 % 200 as int) as ordered_at from range(5000)
+    select id, pmod(xxhash64(id), 100) as product, date'2026-01-01' + cast(pmod(hash(id), 200) as int) as ordered_at
+    from range(5000)
 """).write.parquet(f"{place}/orders")
 orders = spark.readStream.schema("id long, product long, ordered_at date").parquet(f"{place}/orders")
 

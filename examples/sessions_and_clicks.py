@@ -12,13 +12,14 @@ import dovetail
 
 spark, place = dovetail.session(app="clicks"), str(Path.cwd())
 sessions = spark.sql("""
-    select id as session, id % 80 as user, timestamp'2026-03-02 09:00:00' + make_dt_interval(0, 0, id % 240) as began
+    select id as session, pmod(hash(id), 80) as user,
+           timestamp'2026-03-02 09:00:00' + make_dt_interval(0, 0, 0, pmod(xxhash64(id), 14400)) as began
     from range(400)
 """)
 sessions.write.parquet(f"{place}/sessions")
 clicks = spark.sql("""
-    select id as click, id * 7 % 60 as user,
-           timestamp'2026-03-02 09:00:00' + make_dt_interval(0, 0, id * 11 % 260) as clicked
+    select id as click, pmod(hash(-id), 60) as user,
+           timestamp'2026-03-02 09:00:00' + make_dt_interval(0, 0, 0, pmod(xxhash64(-id), 15600)) as clicked
     from range(900)
 """)
 clicks.write.parquet(f"{place}/clicks")

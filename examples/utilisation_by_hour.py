@@ -12,7 +12,10 @@ spark = dovetail.session(app="rooms")
 bookings = spark.sql("""
     select id as booking, concat('room ', id % 4) as room, start,
            start + make_dt_interval(0, 0, 20 + id * 13 % 90) as end
-    from (select id, timestamp'2026-03-02 08:00:00' + make_dt_interval(0, 0, id * 37 % 600) as start from range(60))
+    from (
+        select id, timestamp'2026-03-02 08:00:00' + make_dt_interval(0, 0, pmod(hash(id), 600)) as start
+        from range(60)
+    )
 """)
 
 hours = dovetail.interval_pivot(bookings, width="1 hour", on="room").orderBy("room", "window_start")
