@@ -61,7 +61,8 @@ def test_answers_are_those_of_spark(spark: SparkSession, query: str) -> None:
 
 def test_parameters_and_statements_go_to_spark(spark: SparkSession) -> None:
     assert spark.sql("select :x as x", {"x": 5}).collect() == [(5,)]
-    assert spark.sql("select id from {frame}", frame=spark.range(1)).collect() == [(0,)]
+    assert spark.sql("select id from {query}", query=spark.range(1)).collect() == [(0,)]
+    assert spark.sql(sqlQuery="select 1 as one").collect() == [(1,)]
     spark.sql("create or replace temp view made as select 1 as one")
     assert spark.sql("select * from made").collect() == [(1,)]
     spark.sql("drop view made")

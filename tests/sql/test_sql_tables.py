@@ -55,6 +55,8 @@ def test_every_finite_function_is_public_and_has_its_options() -> None:
          "(select id from count_overlaps(spans, spans) where n_overlaps = 4)", [(1, 4)]),
         ("select id from count_overlaps(spans, spans) where n_overlaps = 4 union all select max(id) from spans",
          [(1,), (4,)]),
+        ("select max(depth) from interval_depth(interval_merge(TABLE spans))", [(1,)]),
+        ("select count(*) from interval_merge(TABLE spans) tablesample (100 percent)", [(1,)]),
         ("select '{x}' || id from count_overlaps(spans, spans) where id = 4", [("{x}4",)]),
     ],
 )  # fmt: skip
@@ -94,6 +96,7 @@ def test_values_of_options_are_constants_of_spark(spark: SparkSession) -> None:
         ("count_overlaps(spans, spans, on => id)", "not a constant"),
         ("count_overlaps(spans, spans, on => )", "not a constant"),
         ("count_overlaps(spans, spans, on => 'q')", "q"),
+        ("count_overlaps(spans, spans, on => 'k', on => 'id')", "given twice"),
         ("interval_join(spans, spans, algorithm => 'dipp')", "dip"),
     ],
 )

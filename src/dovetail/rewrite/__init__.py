@@ -94,14 +94,14 @@ def install(spark: SparkSession) -> None:
     theirs = type(spark).sql
 
     @functools.wraps(theirs)
-    def ours(query: str, args: Any = None, **views: Any) -> DataFrame:
-        if args is not None or views:
-            return theirs(spark, query, args, **views)
+    def ours(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803  (Spark's own name)
+        if args is not None or kwargs:
+            return theirs(spark, sqlQuery, args, **kwargs)
         try:
-            return _planned(spark, query, {})[0]
+            return _planned(spark, sqlQuery, {})[0]
         except DovetailError:
             try:
-                return theirs(spark, query)
+                return theirs(spark, sqlQuery)
             except AnalysisException:
                 pass  # it has functions or joins that only Dovetail knows: our error says what is wrong with them
             raise

@@ -26,8 +26,8 @@ from dovetail.rewrite.query import Views, run
 from dovetail.rewrite.text import BRACKETS, QUERY_WORDS, Patches, Piece, Source, escaped, select_from
 from dovetail.spark.frames import quoted
 
-_BEFORE = (T.FROM, T.JOIN, T.COMMA, T.L_PAREN)
-_ALIAS = (T.ALIAS, T.VAR, T.IDENTIFIER)
+_BEFORE = (T.FROM, T.JOIN, T.COMMA, T.L_PAREN, T.TABLE)
+_ALIAS = (T.ALIAS, T.VAR, T.IDENTIFIER, T.TABLE_SAMPLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,7 @@ def _calls(block: Block) -> Iterator[Call]:
     if block.relations is None:
         return
     source = block.source
-    for number in block.own():
+    for number in reversed(list(block.own())):  # calls that are inputs of others first
         inside = block.relations.start <= number < block.relations.stop
         called = source.kind(number + 1) is T.L_PAREN and source.kind(number - 1) in _BEFORE
         if inside and called and source.tokens[number].text.lower() in FINITE:
@@ -107,7 +107,10 @@ def _call(piece: Piece) -> Call:
             f"{piece.text}: {function.name} takes {n_inputs} input{'s' if n_inputs > 1 else ''} and then options by "
             f"name, as in {function.name}({given}, memory => '64MB')."
         )
-    options = dict(_option(function, part) for part in parts[n_inputs:])
+    named_options = [_option(function, part) for part in parts[n_inputs:]]
+    options = dict(named_options)
+    if len(options) < len(named_options):
+        raise PlanError(f"{piece.text}: an option is given twice.")
     return Call(function, piece, list(map(_relation, parts[:n_inputs])), options)
 
 

@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from pyspark.errors import AnalysisException
+
 from dovetail import errors
 from dovetail.errors import DovetailError, XQueryError
 
@@ -70,7 +72,9 @@ def _translating(recover: Callable[[Any], Any]) -> Callable[[Any], Any]:
         cause = getattr(error, "_cause", None)
         if isinstance(cause, DovetailError) and type(error).__name__ == _UNKNOWN:
             return cause  # translated already; PySpark raises no exception that it does not know
-        ours = task_error(str(error))
+        # An error of analysis shows the plan, in which texts of our errors stand that nobody raised.
+        text = str(error).partition(";\n")[0] if isinstance(error, AnalysisException) else str(error)
+        ours = task_error(text)
         return error if ours is None else _both(ours, error)
 
     return recovered

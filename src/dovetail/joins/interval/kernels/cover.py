@@ -1,6 +1,7 @@
 """The union of sorted intervals as running totals, and how much of it lies between two bounds.
 
-Numbers are int64 or float64. Sums of whole numbers are taken modulo 2^64: a length below 2^63 is exact.
+Numbers are int64 or float64. Sums of whole numbers are taken modulo 2^64: a length below 2^63 is exact. An infinite
+bound counts as 0 in a running total: only differences of totals matter, and between finite bounds these are right.
 """
 
 from __future__ import annotations
@@ -12,6 +13,12 @@ from dovetail.engine.kernels.compile import kernel, register_warmup
 
 
 @kernel
+def _finite(bound: float) -> float:
+    """The bound itself; 0 for an infinite one."""
+    return bound if np.isfinite(bound) else 0
+
+
+@kernel
 def union_totals(starts: AnyArray, ends: AnyArray, offsets: I64) -> tuple[AnyArray, AnyArray]:
     """For each row the largest end up to it, and the length of the union of the rows up to it, within its segment.
 
@@ -20,12 +27,13 @@ def union_totals(starts: AnyArray, ends: AnyArray, offsets: I64) -> tuple[AnyArr
     reach, total = np.empty_like(ends), np.empty_like(ends)
     for segment in range(offsets.size - 1):
         for row in range(offsets[segment], offsets[segment + 1]):
+            end = _finite(ends[row])
             if row == offsets[segment] or starts[row] > reach[row - 1]:
                 reach[row] = ends[row]
-                total[row] = ends[row] - starts[row] + (total[row - 1] if row > offsets[segment] else 0)
+                total[row] = end - _finite(starts[row]) + (total[row - 1] if row > offsets[segment] else 0)
             elif ends[row] > reach[row - 1]:
                 reach[row] = ends[row]
-                total[row] = total[row - 1] + (ends[row] - reach[row - 1])
+                total[row] = total[row - 1] + (end - reach[row - 1])
             else:
                 reach[row], total[row] = reach[row - 1], total[row - 1]
     return reach, total
@@ -44,9 +52,10 @@ def covered_between(
     for row in range(start.size):
         below, above = low[row], high[row]
         if above > first[row]:
-            covered[row] = total[above - 1] - (reach[above - 1] - end[row] if reach[above - 1] > end[row] else 0)
+            beyond = _finite(reach[above - 1]) - end[row] if reach[above - 1] > end[row] else 0
+            covered[row] = total[above - 1] - beyond
         if below > first[row]:
-            beyond = reach[below - 1] - start[row] if reach[below - 1] > start[row] else 0
+            beyond = _finite(reach[below - 1]) - start[row] if reach[below - 1] > start[row] else 0
             covered[row] -= total[below - 1] - beyond
     return covered
 

@@ -94,7 +94,7 @@ def _enough(left: Side, right: Side, request: Request, slack: Slack) -> str:
     shared = gap.format(f"least({le}, {re})", f"greatest({ls}, {rs})")
     parts = []
     if slack.min_overlap is not None:
-        least = _units(left, request, "min_overlap", slack.min_overlap)
+        least = -_units(left, request, "min_overlap", -slack.min_overlap)  # parts of a unit are rounded up
         parts.append(f"{shared} >= {least!r}{'D' if isinstance(least, float) else 'L'}")
     if slack.min_fraction is not None:
         asked = [(le, ls), (re, rs)] if slack.reciprocal else [(re, rs) if left.exchanged else (le, ls)]

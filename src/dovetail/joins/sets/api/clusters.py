@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from dovetail.joins.interval.plan.sides import find_bounds
 from dovetail.joins.sets.api.plan import SetPlan, describe, swept_plan
 from dovetail.joins.sets.plan.cuts import choose_cuts
-from dovetail.joins.sets.plan.rows import Rows, check_value, prepare_rows
-from dovetail.joins.sets.plan.sweep import clustered, gaps, merged
+from dovetail.joins.sets.plan.rows import Rows, check_names, check_value, prepare_rows
+from dovetail.joins.sets.plan.sweep import N_MERGED, clustered, gaps, merged
 from dovetail.joins.sets.request import ClusterOptions, ComplementOptions, MergeOptions, Request
 from dovetail.request import Key, takes
 from dovetail.spark.frames import RESERVED, quoted
@@ -151,6 +151,7 @@ def plan_interval_complement(rows: DataFrame, request: Request) -> SetPlan:
 
 def _merge(frame: DataFrame, request: Request) -> SetPlan:
     rows = prepare_rows(frame, request, "interval_merge")
+    check_names(rows, [N_MERGED])
     _check_gap(rows, request)
     cuts = choose_cuts(rows, request, [rows.start])
     first = describe("IntervalMerge", request, f"gap={request.gap}")
@@ -172,6 +173,7 @@ def _check_gap(rows: Rows, request: Request) -> None:
 
 def _complement(frame: DataFrame, request: Request) -> SetPlan:
     rows = prepare_rows(frame, request, "interval_complement")
+    check_names(rows, [])
     limits = _limits(rows, request)
     cuts = choose_cuts(rows, request, [rows.start])
     found = gaps(rows, cuts, limits).selectExpr(*rows.keys, *rows.output(rows.start, rows.end))
@@ -204,7 +206,7 @@ def _pair_limits(rows: Rows, pair: tuple[Any, Any]) -> DataFrame:
     for value, name in zip(pair, (low, high), strict=True):
         given = f"{RESERVED}{name}"
         if value is not None:
-            extent = extent.withColumn(given, F.lit(value))
+            extent = extent.withColumn(given, rows.scale.literal(value))
             check_value(rows, extent.schema[given].dataType, "limits")
         numbers.append(f"{name if value is None else rows.scale.number(given)} as {name}")
     return extent.selectExpr(*rows.keys, *numbers).where(f"{low} < {high}")

@@ -11,7 +11,7 @@ from dovetail.joins.sets.api.plan import SetPlan, describe, swept_plan
 from dovetail.joins.sets.plan.cuts import choose_cuts
 from dovetail.joins.sets.plan.depth import DEPTH, depths, largest
 from dovetail.joins.sets.plan.pairs import disjoint, explained
-from dovetail.joins.sets.plan.rows import prepare_rows
+from dovetail.joins.sets.plan.rows import check_names, prepare_rows
 from dovetail.joins.sets.request import DepthOptions, DisjointOptions, Request
 from dovetail.request import takes
 
@@ -60,6 +60,7 @@ def plan_interval_depth(rows: DataFrame, request: Request) -> SetPlan:
 
 def _depth(frame: DataFrame, request: Request) -> SetPlan:
     rows = prepare_rows(frame, request, "interval_depth")
+    check_names(rows, [DEPTH])
     cuts = choose_cuts(rows, request, [rows.start, rows.end])
     found = depths(rows, cuts)
     if request.keep == "largest":

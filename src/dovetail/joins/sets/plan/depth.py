@@ -16,7 +16,8 @@ from dovetail.joins.sets.plan.rows import Rows
 from dovetail.spark.frames import RESERVED
 
 DEPTH = "depth"
-_AT, _NEXT, _STARTS, _ENDS, _OPEN = (f"{RESERVED}{what}" for what in ("at", "next", "starts", "ends", "open"))
+_AT, _NEXT, _STARTS, _ENDS = (f"{RESERVED}{what}" for what in ("at", "next", "starts", "ends"))
+_OPEN, _PIECE = f"{RESERVED}open", f"{RESERVED}piece"
 _CARRIED_OPEN, _CARRIED_NEXT = f"{RESERVED}carried_open", f"{RESERVED}carried_next"
 
 
@@ -46,16 +47,18 @@ def depths(rows: Rows, cuts: Cuts, every_bound: bool = False) -> DataFrame:
     if rows.closed in ("both", "neither"):
         at_point = f"{_OPEN} + {_STARTS}" if rows.closed == "both" else f"{_OPEN} - {_ENDS}"
         pieces.insert(0, f"if({_STARTS} > 0 and {_ENDS} > 0, {_piece(_AT, _AT, at_point)}, null)")
-    found = swept.selectExpr(*rows.keys, f"explode(array({', '.join(pieces)})) as piece").where("piece.depth > 0")
-    return found.selectExpr(*rows.keys, f"piece.a as {rows.start}", f"piece.b as {rows.end}", f"piece.depth as {DEPTH}")
+    found = swept.selectExpr(*rows.keys, f"explode(array({', '.join(pieces)})) as {_PIECE}")
+    found = found.where(f"{_PIECE}.depth > 0")
+    bounds = f"{_PIECE}.a as {rows.start}", f"{_PIECE}.b as {rows.end}"
+    return found.selectExpr(*rows.keys, *bounds, f"{_PIECE}.depth as {DEPTH}")
 
 
 def largest(rows: Rows, found: DataFrame) -> DataFrame:
     """Of each key the first of the pieces that have the largest depth; nothing for no rows."""
     by = F.expr(f"struct(-{DEPTH}, {rows.start}, {rows.end})")
     whole = F.expr(f"struct({rows.start}, {rows.end}, {DEPTH})")
-    best = found.groupBy(*rows.keys).agg(F.min_by(whole, by).alias("best")).where("best is not null")
-    return best.selectExpr(*rows.keys, "best.*")
+    best = found.groupBy(*rows.keys).agg(F.min_by(whole, by).alias(_PIECE)).where(f"{_PIECE} is not null")
+    return best.selectExpr(*rows.keys, f"{_PIECE}.*")
 
 
 def _points(rows: Rows, cuts: Cuts) -> DataFrame:

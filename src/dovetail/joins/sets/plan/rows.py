@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ from dovetail.joins.interval.request import Invalid
 from dovetail.joins.sets.plan.scale import Scale
 from dovetail.joins.sets.request import Request
 from dovetail.request import Key
-from dovetail.spark.frames import RESERVED, quoted
+from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.inputs import check_input, common_keys, common_type, type_with_codes
 from dovetail.spark.task_errors import MARK, translate_task_errors
 
@@ -90,7 +91,9 @@ class Rows:
         if len(self.named) == 2:
             return [f"{bound} as {quoted(name)}" for bound, name in zip(bounds, self.named, strict=True)]
         struct = self.frame.schema[self.named[0]].dataType
-        names = [field.replace("'", "\\'") for field in struct.names]  # type: ignore[attr-defined]  # a struct of two
+        if not isinstance(struct, T.StructType):  # one column is both bounds
+            return [f"{bound} as {quoted(self.named[0])}" for bound in bounds]
+        names = [field.replace("'", "\\'") for field in struct.names]
         pairs = ", ".join(f"'{name}', {bound}" for name, bound in zip(names, bounds, strict=True))
         return [f"named_struct({pairs}) as {quoted(self.named[0])}"]
 
@@ -131,7 +134,8 @@ def make_rows(
 
 def _top_column(path: str) -> str:
     """The column that a quoted name, or a quoted name and a field of it, begins with."""
-    return path.split("`.`")[0].strip("`").replace("``", "`")
+    name = re.match(r"`((?:[^`]|``)*)`", path)
+    return path if name is None else name[1].replace("``", "`")
 
 
 def check_free(rows: Rows, names: Iterable[str]) -> None:
@@ -140,6 +144,15 @@ def check_free(rows: Rows, names: Iterable[str]) -> None:
     twice = [name for name in names if name.lower() in taken]
     if twice:
         raise PlanError(f"{rows.name} input already has columns {twice}; rename them first.", argument=rows.name)
+
+
+def check_names(rows: Rows, added: Iterable[str]) -> None:
+    """`PlanError` if a result of keys, bounds and added columns would have a name twice."""
+    names = [*map(unquoted, rows.keys), *rows.named, *added]
+    lower = [name.lower() for name in names]
+    twice = [name for name in names if lower.count(name.lower()) > 1]
+    if twice:
+        raise PlanError(f"the result would have columns {twice} of one name; rename them in the input.", argument="on")
 
 
 def check_value(rows: Rows, kind: T.DataType, argument: str) -> None:

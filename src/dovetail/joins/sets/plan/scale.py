@@ -6,10 +6,13 @@ Whole numbers and decimals are themselves, floats are doubles, dates are days, a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from decimal import ROUND_FLOOR, Decimal
+from typing import Any
 
-from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import Column
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.errors import PlanError
 from dovetail.request import Distance
@@ -57,6 +60,12 @@ class Scale:
                 f"cast({bound} as {'time(6)' if isinstance(kind, T.TimeType) else 'interval day to second'})"
             )
         return f"cast({bound} as {self.number_type})"
+
+    def literal(self, value: Any) -> Column:
+        """A value that the user gave; a time without a zone is the same reading where bounds have no zone."""
+        if isinstance(self.kind, T.TimestampNTZType) and isinstance(value, datetime) and value.tzinfo is None:
+            return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
+        return F.lit(value)
 
     def bound(self, number: str) -> str:
         """SQL: a number as a bound."""

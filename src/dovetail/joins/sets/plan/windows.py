@@ -47,7 +47,7 @@ def _in_windows(rows: Rows, request: Request) -> DataFrame:
     """Usable rows with the start of each of their windows, as a number."""
     frame, origin, width = rows.usable(), "0", _width(rows, request)
     if request.origin is not None:
-        frame = frame.withColumn(_ORIGIN, F.lit(request.origin))
+        frame = frame.withColumn(_ORIGIN, rows.scale.literal(request.origin))
         check_value(rows, frame.schema[_ORIGIN].dataType, "origin")
         origin = rows.scale.number(_ORIGIN)
     first = _floor(rows, f"({rows.start} - {origin})", width)
@@ -71,10 +71,10 @@ def _floor(rows: Rows, number: str, width: str) -> str:
 
 def _width(rows: Rows, request: Request) -> str:
     width = rows.scale.distance("width", request.width)
-    if rows.scale.distance("width", 0) == width:
+    if rows.scale.distance("width", -request.width).replace("-", "", 1) != width:
         raise PlanError(
-            f"width={request.width!r} is less than bounds of type {rows.scale.kind.simpleString()} can tell apart; "
-            "use a larger width, or cast the bounds to a finer type.",
+            f"width={request.width!r} is not a whole number of what bounds of type {rows.scale.kind.simpleString()} "
+            "can tell apart; use such a width, or cast the bounds to a finer type.",
             argument="width",
         )
     return width
