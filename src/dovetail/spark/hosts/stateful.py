@@ -219,8 +219,9 @@ class BucketState:
 
     def find(self, number: int) -> bytes | None:
         """A piece; None if it is not there."""
-        found = self._pieces.getValue((number,))
-        return None if found is None else bytes(found[0])
+        if not self._pieces.containsKey((number,)):  # Spark warns of a value that is asked for and not there
+            return None
+        return bytes(self._pieces.getValue((number,))[0])
 
     def put(self, number: int, data: bytes) -> None:
         """Write a piece."""
