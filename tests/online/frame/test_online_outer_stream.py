@@ -19,6 +19,7 @@ from tests.semistream.frame.cases import drop_file
 import dovetail
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.api import online_join, plan_online_join
+from dovetail.joins.online.request import OnlineJoinOptions
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -79,6 +80,13 @@ def test_rows_that_are_copied_to_several_partitions_come_alone_once_or_are_refus
         ), how  # type: ignore[call-overload]
         ours = online_join(left, named, how=how, partitions=4, memory="1MB", **alone)  # type: ignore[call-overload]
         assert bag(ours) == bag(left.join(named, [band], how)), how
+
+
+@pytest.mark.parametrize("how", ["inner", *OUTER])
+def test_only_inner_joins_may_owe_pairs_after_a_micro_batch(how: Any) -> None:
+    """Attempts of a micro-batch in runs with other options must let the same rows come alone."""
+    terms = OnlineJoinOptions(on="k", how=how, owed="idle").request().terms
+    assert (terms.owed, terms.reacts) == (("idle", True) if how == "inner" else ("batch", False))
 
 
 def test_names_columns_phases_and_explanation(spark: SparkSession) -> None:

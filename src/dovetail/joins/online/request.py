@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.engine.layout import How
@@ -129,7 +129,9 @@ class OnlineJoinOptions(OnlineOptions):
     def request(self) -> Request:
         """The join, or an error that says what to change."""
         named = one_of("algorithm", self.algorithm, get_args(Algorithm))
-        terms = self.terms(AUTO["online_join"] if named == "auto" else named)
+        terms, how = self.terms(AUTO["online_join"] if named == "auto" else named), parse_how(self.how)
+        if how != "inner":  # which rows come alone then depends on nothing that a restart may change
+            terms = replace(terms, owed="batch")
         request = Request(
             parse_keys(self.on),
             None if self.within is None else Band.of(self.within),
@@ -138,7 +140,7 @@ class OnlineJoinOptions(OnlineOptions):
             parse_suffixes(self.suffixes),
             self.hot,
             self.end_of_input,
-            parse_how(self.how),
+            how,
             one_of("closed", self.closed, get_args(Closed)),
         )
         if request.closed != "both" and request.within is None:
