@@ -66,7 +66,7 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
             end.
         owed: "idle": deferred work waits for a pause or the end of input. With trigger(availableNow=True) a query ends
             after a pause; results that this pause does not reach stay owed to the next run. "batch": every micro-batch
-            ends with nothing owed, so that the answers of such a query are complete. Joins other than inner always do so.
+            ends with nothing owed, so that the answers of such a query are complete; so do all joins other than inner.
         end_of_input: A column that is true on the last row of a side, or {"left": ..., "right": ...}. When
             both sides have ended, everything still owed is given and state is freed. A row that comes later fails the
             query. Batch DataFrames end by themselves.
