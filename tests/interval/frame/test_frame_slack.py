@@ -136,8 +136,8 @@ def test_slack_that_cannot_be_right_is_refused(spark: SparkSession) -> None:
         ({"min_fraction": 1.5}, "min_fraction"),
         ({"reciprocal": True}, "reciprocal"),
         ({"max_gap": 1, "relation": "before"}, "relation"),
-        ({"with_overlap": True, "how": "left_semi"}, "overlap"),
-        ({"with_overlap": True, "left_interval": ("start", "overlap_end")}, "overlap"),
+        ({"with_overlap": True, "how": "left_semi"}, "with_overlap"),
+        ({"with_overlap": True, "left_interval": ("start", "overlap_end")}, "with_overlap"),
     ]
     for options, argument in wrong:
         with pytest.raises(PlanError) as problem:
