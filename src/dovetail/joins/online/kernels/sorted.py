@@ -273,7 +273,8 @@ def flush_block(s: Areas, rows: Rows, left: Leaves, right: Leaves, keyed: Trees,
     need: int = min(s.meta[BLOCK], rows.held[side])
     is_first = s.flushed[side] == 0
     while taken < need:
-        region = MIDDLE if is_first else least_benefit(s, side, tried)[1]
+        # The largest and the smallest key of all are in no middle region.
+        region = MIDDLE if is_first and tried[0] == 0 else least_benefit(s, side, tried)[1]
         if tried[0] == 0:
             s.chosen[side, 0, region] += 1
         tried[0] |= 1 << region
