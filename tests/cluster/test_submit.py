@@ -150,5 +150,5 @@ def test_a_packed_environment_given_with_archives() -> None:
     env = {"PYSPARK_PYTHON": "./environment/bin/python", "PYSPARK_DRIVER_PYTHON": sys.executable}
     found = answer(submit("--master", MASTER, "--archives", f"{packed}#environment", env=env))["found"]
     for _, place, python, _ in found:
-        assert "/work/app-" in place
-        assert "/work/app-" in python
+        assert "/app-" in place
+        assert "/app-" in python

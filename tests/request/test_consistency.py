@@ -136,7 +136,7 @@ def test_a_word_that_is_not_known_is_told_with_those_that_are(name: str, argumen
         ("enrich", {"as_of": "admitted"}, "as_of"),
         ("enrich", {"condition": " "}, "condition"),
         ("enrich", {"versions": "s3://bucket"}, "versions"),
-        ("online_join", {"how": "left"}, "how"),
+        ("online_join", {"closed": "left"}, "closed"),
         ("online_join", {"on": None}, "on"),
         ("online_join", {"within": ("x",)}, "within"),
         ("online_join", {"within": ("x", "y", 3, 1)}, "within"),
