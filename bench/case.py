@@ -19,7 +19,10 @@ Phase = Literal["cold", "warm"]
 SCALES: tuple[Scale, ...] = ("small", "full")
 BENCH = (
     "bench/cases",
-    *(f"bench/{name}.py" for name in ("enrichment", "intervals", "lookups", "postgres", "xquery_weather")),
+    *(
+        f"bench/{name}.py"
+        for name in ("enrichment", "intervals", "lookups", "object_store", "postgres", "xquery_weather")
+    ),
 )
 """Code of the benchmarks that decides figures of cases as well."""
 Params: TypeAlias = Mapping[str, Any]

@@ -212,13 +212,23 @@ def online_join(
     within: tuple[str, str, Any, Any] | None = None,
     how: str = "inner",
     closed: str = "both",
+    null_safe: bool = False,
+    **related_by: Any,
 ) -> list[Pair]:
     """Pairs of equal keys and, where `within=(l, r, lo, hi)` is given, with lo <= right[r] - left[l] <= hi.
 
-    `closed` says which of both bounds are part of the band. Of streams, rows are all that were not late; those that
-    left before a partner came are this join's only with each other.
+    `closed` says which of both bounds are part of the band; `null_safe` that null keys equal each other; a `relation`
+    is as in `related`. Of streams, rows are all that were not late; those that left before a partner came are this
+    join's only with each other.
     """
-    return join(left, right, lambda a, b: equal(on)(a, b) and (within is None or _in_band(a, b, *within, closed)), how)
+
+    def matches(a: Row, b: Row) -> bool:
+        if not all(same(a[x], b[y]) or (null_safe and a[x] is b[y] is None) for x, y in on):
+            return False
+        near = within is None or _in_band(a, b, *within, closed)
+        return near and (not related_by or related(closed=closed, **related_by)(a, b))
+
+    return join(left, right, matches, how)
 
 
 def online_multijoin(inputs: Mapping[str, Sequence[Row]], on: Sequence[tuple[str, str]]) -> list[tuple[Row, ...]]:
@@ -430,13 +440,17 @@ def interval_nearest(
     return found
 
 
-def within(bands: Sequence[tuple[str, str, Any, Any]], on: Keys = ()) -> Match:
-    """Rows match when low <= b - a <= high for every band (a, b, low, high), and their keys are the same."""
+def within(bands: Sequence[tuple[str, str, Any, Any]], on: Keys = (), closed: str = "both") -> Match:
+    """Rows match when low <= b - a <= high for every band (a, b, low, high), and their keys are the same.
+
+    `closed` says which limits are included.
+    """
 
     def inside(a: Any, b: Any, low: Any, high: Any) -> bool:
         if a is None or b is None or a != a or b != b:
             return False
-        return (low is None or a + low <= b) and (high is None or b <= a + high)
+        above = low is None or a + low < b or (closed in ("left", "both") and a + low == b)
+        return above and (high is None or b < a + high or (closed in ("right", "both") and b == a + high))
 
     return lambda a, b: equal(on)(a, b) and all(inside(a[x], b[y], low, high) for x, y, low, high in bands)
 
@@ -464,3 +478,47 @@ def no_farther_than(gap: Any, on: Keys = (), closed: str = "left") -> Match:
         return a["start"] - b["end"] <= gap and b["start"] - a["end"] <= gap
 
     return near
+
+
+def after_changes(
+    rows: Iterable[Row], changes: Iterable[Row], key: Sequence[str], sequence: Sequence[str], stored: bool = False
+) -> list[Row]:
+    """Rows of a unique key after changes, one after the other; if rows have their sequence, older ones do nothing."""
+    found = {tuple(row[name] for name in key): row for row in rows}
+    for change in sorted(changes, key=lambda row: [row[name] for name in sequence]):
+        at = tuple(change[name] for name in key)
+        known = found.get(at)
+        if stored and known is not None and [change[n] for n in sequence] < [known[n] for n in sequence]:
+            continue
+        found.pop(at, None)
+        if change["op"] != "d":
+            found[at] = change
+    return list(found.values())
+
+
+Events = dict[tuple[Any, ...], dict[Any, Row | None]]
+
+
+def add_events(events: Events, changes: Iterable[Row], key: Sequence[str], time: str) -> None:
+    """Take changes of one micro-batch to the history of their key; a deletion of what is not there leaves no trace."""
+    for change in changes:
+        events.setdefault(tuple(change[n] for n in key), {})[change[time]] = None if change["op"] == "d" else change
+    for history in events.values():
+        before = None
+        for at in sorted(history):
+            if before is None and history[at] is None:
+                del history[at]
+            else:
+                before = history[at]
+
+
+def periods(events: Events) -> list[tuple[Row, Any, Any]]:
+    """Each row with the time from which it is valid, and the next one of its key, None if it is still valid."""
+    found = []
+    for history in events.values():
+        times = sorted(history)
+        for at, until in zip(times, [*times[1:], *([None] if times else [])], strict=True):
+            row = history[at]
+            if row is not None:
+                found.append((row, at, until))
+    return found

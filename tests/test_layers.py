@@ -38,13 +38,14 @@ RANKS = {
     "page": 7,
 }
 TOP = max(RANKS.values())
-# The commands show the live page. Nearest joins compare intervals as interval joins do, and interval joins join sets of
-# intervals. The reverse would be a cycle.
+# The commands show the live page. Nearest and online joins compare intervals as interval joins do, and interval joins
+# join sets of intervals. The reverse would be a cycle.
 ALSO_ALLOWED = {
     ("cli", "page"),
     ("pipeline", "rewrite"),
     ("joins.nearest", "joins.interval"),
     ("joins.sets", "joins.interval"),
+    ("joins.online", "joins.interval"),
 }
 BANNED = {
     "engine": {"pyspark"},

@@ -6,6 +6,7 @@ import doctest
 import inspect
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -39,10 +40,10 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", [*NAMES, "MasterStore.apply_changes"])
 def test_the_example_of_a_public_name_runs(name: str, spark: SparkSession, tmp_path: Path) -> None:
     given = {"dovetail": dovetail, "spark": spark, "place": str(tmp_path), "Metrics": dovetail.Metrics}
-    found = getattr(dovetail, name)
+    found = attrgetter(name)(dovetail)
     examples = doctest.DocTestParser().get_doctest(inspect.getdoc(found) or "", given, name, None, 0)
     assert examples.examples, f"{name} has no example"
     said: list[str] = []

@@ -97,3 +97,19 @@ def test_names_in_the_reference_exist(page: Path) -> None:
     assert named
     assert named <= {name for either in defined for name in either}
     assert set(re.findall(r"`(\w+)`", text)) <= set(re.findall(r"\w+", code))
+
+
+def test_every_line_of_the_comparison_names_tests_of_its_functions() -> None:
+    """Our column has names and options, the last one the tests that use them."""
+    lines = [line for line in (ROOT / "docs" / "compare.md").read_text().splitlines() if line.startswith("| ")]
+    ours = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if not line.startswith("| |")]
+    assert len(ours) > 25
+    for what, mine, *_, place in ours:
+        if mine == "–":
+            assert not place, what
+            continue
+        found = ROOT / place.strip("`")
+        assert found.exists(), f"{what}: there is no {found}"
+        text = "\n".join(file.read_text() for file in ([found] if found.is_file() else found.rglob("*.py")))
+        for word in re.findall(r"\b[a-z_]{2,}\b", " ".join(re.findall("`([^`]*)`", mine))):
+            assert re.search(rf"\b{word}\b", text), f"{what}: {found} does not use {word}"

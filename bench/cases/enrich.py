@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
-from functools import partial
+from contextlib import AbstractContextManager, closing, contextmanager
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from bench import enrichment, lookups
@@ -16,13 +18,16 @@ from bench.context import BenchContext
 from bench.enrichment import (
     MEMORY,
     WARM_ROWS,
+    Joined,
     batches,
     dovetail,
+    master_files,
     master_store,
     matched,
     streamed,
 )
 from bench.lookups import Answer, LookupTask, looked_up
+from bench.object_store import ObjectStore
 from bench.postgres import master_table
 from dovetail.engine.memory import parse_bytes
 from dovetail.joins.semistream.master.store import MasterStore
@@ -75,6 +80,66 @@ def by_hand(name: str, warm_rows: int = WARM_ROWS) -> Prepare:
             yield run
 
     return prepare
+
+
+@lru_cache(maxsize=1)
+def _object_store() -> ObjectStore:
+    """An object store that lives as long as this process, and answers every request 20 ms later."""
+    return ObjectStore(latency_s=0.02).__enter__()
+
+
+def remote_store(bench: BenchContext, params: Params) -> MasterStore:
+    """The page file of a point in an object store."""
+    server = _object_store()
+    for name, value in server.settings.items():
+        bench.spark.conf.set(name.removeprefix("spark.hadoop."), value)
+    rows, width = params["master_rows"], params.get("width", 120)
+    address = f"s3a://{server.bucket}/pages-{rows}-{width}"
+    if not any(key.startswith(f"pages-{rows}-{width}/") for key in server.objects):
+        frame = bench.spark.read.parquet(str(master_files(bench, rows, width)))
+        return MasterStore.build(frame, address, key="key", unique=True)
+    return MasterStore.open(address)
+
+
+def remote(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
+    """Ours with the master data in an object store."""
+    return dovetail(remote_store)(bench, params)
+
+
+def remote_quarter(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
+    """Ours with a quarter of the master data."""
+    return remote(bench, {**params, "master_rows": params["master_rows"] // 4})
+
+
+def request_per_key(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
+    """Workers that ask the object store for the page of each key, one after the other."""
+
+    def join(bench: BenchContext, params: Params) -> Joined:
+        store = remote_store(bench, params)
+        return partial(_asked, store)
+
+    return streamed(join, warm_rows=0)(bench, params)
+
+
+def _asked(store: MasterStore, frame: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, float]]]:
+    schema = T.StructType([*frame.schema.fields])
+    schema = schema.add("checksum", T.LongType()).add("payload", T.StringType())
+    return map_in_arrow(frame, partial(_page_by_page, store), schema), dict
+
+
+def _page_by_page(store: MasterStore, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    with closing(store.at()) as pages:
+        for batch in batches:
+            found = []
+            home = pages.home([batch.column("key")]).tolist()
+            for at, (row, page) in enumerate(zip(batch.to_pylist(), home, strict=True)):
+                if page < 0:
+                    continue
+                rows = pages.read(page, 1)
+                match = rows.filter(pc.equal(rows.column("key"), batch.column("key")[at])).to_pylist()
+                found += [{**row, "checksum": one["checksum"], "payload": one["payload"]} for one in match]
+            fields = [*batch.schema, pa.field("checksum", pa.int64()), pa.field("payload", pa.string())]
+            yield pa.RecordBatch.from_pylist(found, pa.schema(fields))
 
 
 def _joined(task: LookupTask, frame: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, float]]]:

@@ -198,10 +198,12 @@ def stream_stream(left: DataFrame, right: DataFrame, params: Params) -> Joined:
 
 
 _STATE = "org.apache.spark.sql.execution.streaming.state"
+_SPARKS_FORMAT = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "1"}
 _STORES = {
-    "RocksDB": {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"},
+    "RocksDB": {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false"} | _SPARKS_FORMAT,
     "RocksDB, changes only": {"spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true"},
-    "Java's memory": {"spark.sql.streaming.stateStore.providerClass": f"{_STATE}.HDFSBackedStateStoreProvider"},
+    "Java's memory": {"spark.sql.streaming.stateStore.providerClass": f"{_STATE}.HDFSBackedStateStoreProvider"}
+    | _SPARKS_FORMAT,
 }
 """Where Spark's join keeps its state: as Spark sets RocksDB up, as our session does, and in Java's memory."""
 OURS, THEIRS, IN_JAVA = "dovetail", "spark's stream-stream join", "spark's join, state in Java's memory"

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from dovetail.rewrite import install as install
     from dovetail.rewrite import sql as sql
     from dovetail.rewrite import uninstall as uninstall
+    from dovetail.spark.catalyst import explain_joins as explain_joins
     from dovetail.spark.session import configure as configure
     from dovetail.spark.session import session as session
     from dovetail.xml.api import plan_xquery as plan_xquery
@@ -100,6 +101,7 @@ _PUBLIC = {
     "count_overlaps": "dovetail.joins.interval.api",
     "dead_letter": "dovetail.joins.semistream.request",
     "enrich": "dovetail.joins.semistream.api",
+    "explain_joins": "dovetail.spark.catalyst",
     "install": "dovetail.rewrite",
     "interval_cluster": "dovetail.joins.sets.api.clusters",
     "interval_complement": "dovetail.joins.sets.api.clusters",

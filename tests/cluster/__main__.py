@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.hosts import DRIVER, MASTER, ROOT, WORKERS, Host, alone, make_switch, on, refusal
+from tests.cluster.jars import fetch
 from tests.quick_java import QUICK_JAVA
 
 from dovetail.engine.cache import cache_root
@@ -35,8 +36,10 @@ def outside(arguments: list[str]) -> int:
         print(f"no cluster: this process may not make network and mount namespaces: {found}", file=sys.stderr)
         return 1
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    env = os.environ | _environment()
+    fetch(env)  # hosts have no network but their own
     command = [sys.executable, "-m", "tests.cluster", "--inside", *arguments]
-    process = subprocess.Popen(alone(command), cwd=ROOT, env=os.environ | _environment())
+    process = subprocess.Popen(alone(command), cwd=ROOT, env=env)
     try:
         return process.wait()
     except KeyboardInterrupt:

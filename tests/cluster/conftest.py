@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from tests.cluster.hosts import SHARED
+from tests.cluster.jars import connectors
 from tests.quick_java import QUICK_JAVA
 
 if TYPE_CHECKING:
@@ -35,7 +36,8 @@ def spark() -> Iterator[SparkSession]:
     """A session whose three executors are on three hosts."""
     from dovetail.spark.session import session
 
-    spark = session("cluster checks", conf={"spark.master": os.environ["CLUSTER_MASTER"], **APPLICATION})
+    conf = {"spark.master": os.environ["CLUSTER_MASTER"], "spark.jars": connectors(), **APPLICATION}
+    spark = session("cluster checks", conf=conf)
     yield spark
     spark.stop()
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 SEED = int(os.environ.get("CLUSTER_SEED") or random.SystemRandom().randrange(10_000))
 CHANCE = random.Random(SEED)
 _CUT_S = 3.0
+_FRESH_S = 0.5
 
 Fault = Callable[[], str | None]
 Run = Callable[["SparkSession", Path], Any]
@@ -96,6 +97,16 @@ def host_cut_off() -> str | None:
     time.sleep(_CUT_S)
     in_switch("ip", "link", "set", "dev", host.name, "up")
     return f"{host.name} was cut off"
+
+
+def shuffle_blocks() -> str | None:
+    """Shuffle files that were just written are lost: tasks that fetch them fail, and the stage before runs again."""
+    roots = [Path(f"/proc/{one.pid}/root/tmp") for one in processes("CoarseGrainedExecutorBackend")]
+    written = [file for root in roots for file in root.glob("spark-*/executor-*/blockmgr-*/*/shuffle_*.data")]
+    fresh = [file for file in written if file.exists() and time.time() - file.stat().st_mtime < _FRESH_S]
+    for file in fresh:
+        file.unlink(missing_ok=True)
+    return f"{len(fresh)} shuffle files were deleted" if fresh else None
 
 
 def _parent(process: psutil.Process) -> str:
@@ -157,6 +168,7 @@ FAULTS: dict[Fault, tuple[Run, ...]] = {
     python_worker: (online, enriched, joined),
     resident_process: (online,),  # others have nothing there
     host_cut_off: (online, enriched, joined),
+    shuffle_blocks: (online, joined),
 }
 
 

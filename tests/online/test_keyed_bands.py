@@ -17,7 +17,8 @@ from tests.online.schedules import EVERY
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.online.graph import Band, Closed, opened
+from dovetail.joins.interval.relation import Closed
+from dovetail.joins.online.graph import Band, opened
 from dovetail.joins.online.operators import MULTIWAY
 from dovetail.joins.online.operators.diner import Diner
 from dovetail.joins.online.operators.merge_joins import ProgressiveMergeJoin

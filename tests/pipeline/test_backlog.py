@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dovetail.pipeline.file.declared import Step
-from dovetail.pipeline.record.follow import Arrivals
+from dovetail.pipeline.record.follow import Arrivals, lags
 
 
 def source(type_: str, **values: Any) -> Arrivals:
@@ -46,6 +46,10 @@ def test_kafka_rate_and_files() -> None:
         {"numInputRows": 3, "endOffset": {"t": {"0": 3, "1": 0}}, "latestOffset": {"t": {"0": 5, "1": 4}}}, 0.0, 1.0
     )
     assert kafka.backlog == 6
+    progress = {"endOffset": {"t": {"0": 3, "10": 9}}, "latestOffset": {"t": {"10": 9, "2": 4, "0": 5}, "s": {"0": 1}}}
+    found = [(lag.topic, lag.partition, lag.read, lag.newest, lag.behind) for lag in lags(progress)]
+    assert found == [("s", 0, 0, 1, 1), ("t", 0, 3, 5, 2), ("t", 2, 0, 4, 4), ("t", 10, 9, 9, 0)]
+    assert lags({"endOffset": 3}) == []
     rate = source("rate", rows_per_second=10)
     rate.batch({"numInputRows": 3, "endOffset": 2, "latestOffset": 5}, 0.0, 1.0)
     assert rate.backlog == 30

@@ -169,6 +169,24 @@ def test_a_pipeline_from_and_to_postgres(spark: SparkSession, postgres: Server, 
     assert PASSWORD not in (tmp_path / "checkpoint" / "pipeline.json").read_text()
 
 
+def test_a_sink_in_the_database_of_the_master_does_not_end_the_stream(
+    spark: SparkSession, postgres: Server, tmp_path: Path
+) -> None:
+    """Every micro-batch that is written makes a new version of the master, inside the time that one may be read for."""
+    postgres.execute(
+        "CREATE SCHEMA busy",
+        "CREATE TABLE busy.products AS SELECT i::bigint AS product_id, 'p' || i AS name FROM generate_series(1, 20) i",
+        "CREATE UNIQUE INDEX ON busy.products (product_id)",
+    )
+    file = tmp_path / "p.toml"
+    file.write_text(PIPELINE.replace('"products"', '"busy.products"', 1).replace("shop.newest", "busy.newest"))
+    given = ['join.enriched.freshness={ ttl = "10 min" }', "source.orders.options.rows_per_batch=100"]
+    pipeline = read_pipeline(file, given, os.environ | {"SHOP_URI": postgres.url})
+    Run(spark, pipeline, watch_of(pipeline), once=True, console=Console(quiet=True)).go()
+    assert rows_of(postgres, "SELECT sum(rows)::bigint FROM busy.dovetail_sinks") == [(400,)]
+    assert rows_of(postgres, "SELECT count(*) FROM busy.newest WHERE name = 'p' || product_id") == [(20,)]
+
+
 def test_a_batch_replaces_or_adds(spark: SparkSession, postgres: Server, tmp_path: Path) -> None:
     file = tmp_path / "b.toml"
     file.write_text(

@@ -314,6 +314,24 @@ def test_an_online_join_of_any_kind_is_a_step(spark: SparkSession, tmp_path: Pat
     assert {(row["order_id"], row["item"]) for row in found} == {(1, "lamp"), (None, "box")}
 
 
+def test_an_online_join_by_a_relation_is_a_step(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text("order_id,item\n1,2\n2,9\n,3\n7,3\n")
+    (tmp_path / "payments.csv").write_text("order_id,paid\n2,3\n4,9\n")
+    text = UNPAID.replace("item string", "item long").replace('on = "order_id"', RELATION)
+    assert run(spark, written(tmp_path, text)).state == "ended"
+    found = dataset.dataset(tmp_path / "unpaid").to_table().to_pylist()
+    assert {(row["order_id"], row["item"]) for row in found} == {(2, 9), (None, 3), (7, 3)}
+
+
+RELATION = """
+relation = ["covers", "meets"]
+left_interval = ["order_id", "item"]
+right_interval = ["order_id", "paid"]
+closed = ["left", "both"]
+strict = true
+"""
+
+
 def test_a_batch_pipeline_replaces_its_answer(spark: SparkSession, tmp_path: Path) -> None:
     from dovetail.workloads.retail import shipments
 

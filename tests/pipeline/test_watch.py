@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dovetail.errors import DataError, PlanError
-from dovetail.pipeline.record.watch import MOST_SAMPLES, Node, Watch
+from dovetail.pipeline.record.watch import MOST_SAMPLES, Lag, Node, Watch
 
 NODES = [Node("orders", "source", "rate", "10 rows/s"), Node("out", "sink", "memory")]
 
@@ -72,6 +72,8 @@ def test_a_saved_record_is_the_same(tmp_path: Path) -> None:
     watch.run()
     watch.add("orders", {"rows_in": 3})
     watch.predict("out", [("service", "10 rows/s")])
+    watch.lag("orders", [Lag("t", 0, 3, 9)])
+    watch.lag("orders", [Lag("t", 0, 4, 9), Lag("t", 1, 2, 2)])
     watch.error("out", "lost")
     watch.error(None, "all lost")
     watch.end("failed")
@@ -80,6 +82,8 @@ def test_a_saved_record_is_the_same(tmp_path: Path) -> None:
     assert again.seconds == pytest.approx(watch.seconds)
     assert again.samples("orders") == watch.samples("orders")
     assert again.explained("out") == watch.explained("out")
+    assert [lag.behind for lag in again.lags("orders")] == [5, 0]
+    assert again.lags("out") == []
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["watch.json"]
 
 

@@ -135,7 +135,7 @@ def test_a_word_that_is_not_known_is_told_with_those_that_are(name: str, argumen
         ("enrich", {"tune": {"waiting": 0}}, "tune"),
         ("enrich", {"as_of": "admitted"}, "as_of"),
         ("enrich", {"condition": " "}, "condition"),
-        ("enrich", {"versions": "s3://bucket"}, "versions"),
+        ("enrich", {"versions": "gs://bucket"}, "versions"),
         ("online_join", {"closed": "left"}, "closed"),
         ("online_join", {"on": None}, "on"),
         ("online_join", {"within": ("x",)}, "within"),

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 import dovetail
-from dovetail.errors import PlanError
+from dovetail.errors import DataError, PlanError
 from dovetail.joins.sets.api import intervals
 
 if TYPE_CHECKING:
@@ -54,6 +54,32 @@ def test_times_and_tiles(spark: SparkSession) -> None:
         (3, 6),
         (6, 9),
     ]
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_the_last_tile_at_the_end_of_a_type(spark: SparkSession, ansi: str) -> None:
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        for kind, most in (("int", 2**31 - 1), ("bigint", 2**63 - 1)):
+            rows = spark.createDataFrame([(most - 3, most)], f"start {kind}, end {kind}")
+            pieces = rows.select(F.inline(intervals.tile("start", "end", 2))).collect()
+            assert [tuple(row) for row in pieces] == [(most - 3, most - 1), (most - 1, most)]
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before or "true")
+
+
+def test_tiles_of_dates_have_whole_days(spark: SparkSession) -> None:
+    days = spark.createDataFrame([(dt.date(2024, 1, 1), dt.date(2024, 1, 4))], "start date, end date")
+    pieces = days.select(F.inline(intervals.tile("start", "end", "48 h"))).collect()
+    assert [row[0] for row in pieces] == [dt.date(2024, 1, 1), dt.date(2024, 1, 3)]
+    for width in ("36 h", dt.timedelta(hours=36)):
+        with pytest.raises(DataError, match="no whole number of days"):
+            days.select(intervals.tile("start", "end", width)).collect()
+    for wrong in (0, -2, 1.5, "0 s", dt.timedelta(0), True):
+        with pytest.raises(PlanError, match=r"above zero|not a length of time") as caught:
+            intervals.tile("start", "end", wrong)
+        assert caught.value.argument == "width"
 
 
 def test_wrong_amounts() -> None:

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException
 
 import dovetail
-from dovetail.errors import DovetailError, PlanError
+from dovetail.errors import DataError, DovetailError, PlanError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -40,6 +40,86 @@ def test_infinite_right_bounds_cover_a_finite_length(spark: SparkSession) -> Non
     ):
         found = dovetail.interval_coverage(left, spark.createDataFrame(right, kind))
         assert sorted(row.covered for row in found.collect()) == covered
+
+
+def test_the_coverage_of_rows_without_an_end(spark: SparkSession) -> None:
+    kind = "start double, end double"
+    left = spark.createDataFrame([(-inf, 4.0), (0.0, inf), (-inf, inf), (3.0, 5.0)], kind)
+    for right, wanted in (
+        ([(1.0, 2.0)], [(1.0, 0.0), (1.0, 0.0), (1.0, 0.0), (0.0, 0.0)]),
+        ([(-inf, 0.0), (3.0, 4.0)], [(inf, None), (1.0, 0.0), (inf, None), (1.0, 0.5)]),
+        ([(4.0, inf)], [(0.0, 0.0), (inf, None), (inf, None), (1.0, 0.5)]),
+    ):
+        found = dovetail.interval_coverage(left, spark.createDataFrame(right, kind))
+        assert [(row.covered, row.covered_fraction) for row in found.collect()] == wanted
+
+
+@pytest.fixture(params=["true", "false"])
+def ansi(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", request.param)
+    yield
+    spark.conf.set("spark.sql.ansi.enabled", before)
+
+
+LARGEST, LEAST = 2**63 - 1, -(2**63)
+
+
+@pytest.mark.usefixtures("ansi")
+def test_gaps_beyond_64_bits_are_gaps(spark: SparkSession) -> None:
+    ends = [(LEAST, LEAST + 1), (LARGEST - 1, LARGEST)]
+    frame = spark.createDataFrame(ends, "start bigint, end bigint")
+    for gap in (0, 1, LARGEST):
+        assert rows(dovetail.interval_merge(frame, gap=gap)) == sorted(((*pair, 1) for pair in ends), key=str)
+    assert rows(dovetail.interval_merge(frame, gap=2**64)) == [(LEAST, LARGEST, 2)]
+    assert dovetail.interval_cluster(frame, gap=5).select("cluster").distinct().count() == 2
+    whole, some = (spark.createDataFrame([pair], frame.schema) for pair in ((LEAST, LARGEST), (0, 2**32)))
+    assert rows(dovetail.interval_coverage(whole, some))[0][2:] == (1, 2**32, 2.0**-32)
+
+
+@pytest.mark.usefixtures("ansi")
+def test_windows_at_the_ends_of_a_type(spark: SparkSession) -> None:
+    top = 2**31 - 1
+    whole = spark.createDataFrame([(top - 20, top)], "start int, end int")
+    windows = dovetail.interval_window(whole, width=7, origin=top).select("window_start", "overlap")
+    assert rows(windows) == sorted([(top - 21, 6), (top - 14, 7), (top - 7, 7)], key=str)
+    least = spark.createDataFrame([(LEAST, LEAST + 3)], "start bigint, end bigint")
+    windows = dovetail.interval_window(least, width=2).select("window_start", "overlap")
+    assert rows(windows) == sorted([(LEAST, 2), (LEAST + 2, 1)], key=str)
+    tenths = spark.sql("select 9.5BD as start, 9.8BD as end")
+    assert rows(dovetail.interval_pivot(tenths, width=0.3).select("n_overlaps")) == [(1,), (1,)]
+    largest = spark.createDataFrame([(LARGEST - 5, LARGEST)], "start bigint, end bigint")
+    far = spark.createDataFrame([(0, LARGEST)], "start bigint, end bigint")
+    for frame, width, said in (
+        (whole, 60, f"start and end from {top - 20} to {top} meets a window beyond int"),
+        (least, 60, "beyond bigint"),
+        (largest, 60, "beyond bigint"),
+        (tenths, 1, "beyond decimal"),
+        (far, 1, "more than 1,073,741,824 windows"),
+        (spark.createDataFrame([(0.0, 1e10)], "start double, end double"), 1, "more than 1,073,741,824 windows"),
+        (spark.createDataFrame([(0.0, inf)], "start double, end double"), 1, "to tell windows apart"),
+        (spark.createDataFrame([(1e300, 1e301)], "start double, end double"), 1, "to tell windows apart"),
+    ):
+        with pytest.raises(DataError, match=said):
+            dovetail.interval_window(frame, width=width).collect()
+
+
+def test_many_windows_of_one_row_are_made_in_parts(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("a", -70_000, 70_001)], "k string, start int, end int")
+    found = dovetail.interval_window(frame, width=2, origin=1).selectExpr(
+        "count(*)", "count(distinct window_start)", "min(window_start)", "max(window_end)", "sum(overlap)"
+    )
+    assert rows(found) == [(70_001, 70_001, -70_001, 70_001, 140_001)]
+
+
+def test_an_origin_between_two_bounds_is_refused(spark: SparkSession) -> None:
+    days = spark.createDataFrame([(dt.date(2024, 1, 1), dt.date(2024, 1, 4))], "start date, end date")
+    cents = spark.sql("select 1.25BD as start, 2.50BD as end")
+    for frame, width, origin in ((days, "2 days", dt.datetime(2024, 1, 1, 5)), (cents, 1, 0.125)):
+        with pytest.raises(PlanError, match="finer than bounds") as caught:
+            dovetail.interval_window(frame, width=width, origin=origin)
+        assert caught.value.argument == "origin"
+    assert dovetail.interval_window(days, width="2 days", origin=dt.datetime(2024, 1, 1)).count() == 2
 
 
 @pytest.mark.usefixtures("elsewhere")

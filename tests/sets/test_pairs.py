@@ -14,6 +14,7 @@ from tests.sets.test_sweeps import DAY, KEYS, KINDS, NAMES, bag, frame_of, key_o
 import dovetail
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.plan import choose
+from dovetail.joins.sets.plan import coverage as by_index
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,10 +25,10 @@ ROUTES = ["index", "ranges", "native"]
 def force(monkeypatch: pytest.MonkeyPatch, route: str) -> None:
     """Take a route that larger inputs, or other types, would take."""
     if route != "index":
-        monkeypatch.setattr(choose, "_right_fits", lambda *_, **__: False)
-        monkeypatch.setattr(choose, "INDEX_ROOM", 1 << 20)
+        monkeypatch.setattr(by_index, "_fits", lambda _: False)
     if route == "native":
-        monkeypatch.setattr(choose, "_codes_obstacle", lambda _: "none of these types has codes")
+        for module in (choose, by_index):
+            monkeypatch.setattr(module, "codes_obstacle", lambda _: "none of these types has codes")
 
 
 def same_key(a: Any, b: Any, on: list[str]) -> bool:
@@ -60,7 +61,12 @@ def test_coverage_equals_the_definition(
     plan = dovetail.plan_interval_coverage(
         frame_of(spark, left), frame_of(spark, right), on=on, closed=closed, partitions=partitions
     )
-    assert ("algorithm: index (the right side" in plan.explain()) == (route == "index")
+    said = {
+        "index": "index: of all right rows",
+        "ranges": "ranges: 4 (SPLIT x SPLIT)",
+        "native": "counts: route native",
+    }
+    assert said[route] in plan.explain()
     assert bag(plan.frame()) == oracle.bag(coverage(left, right, on, closed))
     assert plan.frame().columns == [*NAMES, "n_overlaps", "covered", "covered_fraction"]
 
@@ -221,14 +227,14 @@ def test_times_of_day(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_the_smallest_budget_takes_ranges(spark: SparkSession) -> None:
-    left = spark.range(0, 20_000).selectExpr("id * 10 + 6 as start", "id * 10 + 19 as end")
-    right = spark.range(1, 20_000).selectExpr("id * 10 + 5 as start", "id * 10 + 10 as end")
+    left = spark.range(0, 60_000).selectExpr("id * 10 + 6 as start", "id * 10 + 19 as end")
+    right = spark.range(1, 60_000).selectExpr("id * 10 + 5 as start", "id * 10 + 10 as end")
     plan = dovetail.plan_interval_coverage(left, right, memory="1MB")
-    assert plan.explain().splitlines()[1].startswith("counts: route in_memory, algorithm: index (each range")
+    assert plan.explain().splitlines()[1] == "index: of the right rows of each range"
     found = plan.frame().selectExpr("n_overlaps", "covered").groupBy("n_overlaps", "covered").count()
-    assert bag(found) == oracle.bag([(2, 8, 19_998), (1, 4, 2)])
+    assert bag(found) == oracle.bag([(2, 8, 59_998), (1, 4, 2)])
     assert plan.metrics().value("memory") <= 1 << 20
-    assert bag(dovetail.interval_merge(left, memory="1MB")) == oracle.bag([(6, 200_009, 20_000)])
+    assert bag(dovetail.interval_merge(left, memory="1MB")) == oracle.bag([(6, 600_009, 60_000)])
 
 
 def test_wrong_requests(spark: SparkSession) -> None:

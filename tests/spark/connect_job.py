@@ -1,6 +1,7 @@
-"""What works over Spark Connect, and what says clearly that it does not: run as a script, in one server of its own.
+"""What works over Spark Connect, and what says clearly that it does not: run as a script.
 
-`python connect_job.py DIRECTORY` prints "all is well" when all of it held.
+`python connect_job.py DIRECTORY OPTIONS [ADDRESS]` prints "all is well" when all of it held; without the address of a
+server, in a server of its own with these options of Java.
 """
 
 from __future__ import annotations
@@ -124,20 +125,34 @@ def enrichment(spark: Any, place: Path) -> None:
     assert answers["word"].null_count == 50
 
 
-def main(place: Path) -> None:
-    spark = session(
-        conf={
-            "spark.remote": "local[1]", "spark.ui.enabled": False, "spark.sql.shuffle.partitions": 3,
-            "spark.driver.extraJavaOptions": sys.argv[2],
-        },
-    )  # fmt: skip
+def changes(spark: Any, place: Path) -> None:
+    """Changes of a page file, of a stream and of a batch."""
+    rows = spark.createDataFrame([(1, "a"), (2, "b")], "k long, word string")
+    store = MasterStore.build(rows, place / "c.pages", key="k", unique=True)
+    feed = spark.createDataFrame([(1, "z", "u", 1), (2, None, "d", 2)], "k long, word string, op string, lsn int")
+    feed.write.parquet(str(place / "feed"))
+    stream = spark.readStream.schema(feed.schema).parquet(str(place / "feed"))
+    for _ in range(2):
+        store.apply_changes(
+            stream, sequence="lsn", checkpoint=place / "applied", trigger={"availableNow": True}
+        ).awaitTermination()
+    assert store.version().startswith("2-")
+    store.merge_changes(feed.selectExpr("k + 6 k", "'y' word", "'c' op", "lsn"), sequence="lsn")
+    found = enrich(spark.range(9).toDF("k"), store, on="k", memory="1MB", tune="off").toArrow().to_pylist()
+    assert sorted((row["k"], row["word"]) for row in found) == [(1, "z"), (7, "y"), (8, "y")]
+
+
+def main(place: Path, java_options: str, address: str = "") -> None:
+    own = {"spark.ui.enabled": False, "spark.sql.shuffle.partitions": 3, "spark.driver.extraJavaOptions": java_options}
+    spark = session(conf={"spark.remote": address} if address else {"spark.remote": "local[1]", **own})
     foundation(spark)
     intervals(spark, place)
     sets(spark)
     enrichment(spark, place)
+    changes(spark, place)
     spark.stop()
     print("all is well")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 import dovetail
 from dovetail.errors import ConfigError
-from dovetail.spark import launch
+from dovetail.spark import launch, settings
 from dovetail.spark import session as module
 from dovetail.spark.frames import is_connect, require_classic
 from dovetail.spark.settings import SETTINGS, Setting
@@ -74,13 +74,29 @@ def test_configure_sets_what_it_can_and_says_what_it_could_not(
         spark.conf.set(arrow, "true")
     stuck = Setting("spark.driver.memory", "7g", "for this test", runtime=False)
     absent = Setting("spark.python.authenticate.socketTimeout", "3s", "for this test", runtime=False)
-    monkeypatch.setattr(module, "SETTINGS", (*SETTINGS, stuck, absent))
+    monkeypatch.setattr(settings, "SETTINGS", (*SETTINGS, stuck, absent))
     lines = dovetail.configure(spark)
     assert [line.split(";")[0] for line in lines] == [
         "spark.driver.memory is 2g and cannot change while Spark runs (for this test)",
         "spark.python.authenticate.socketTimeout is not set and cannot change while Spark runs (for this test)",
     ]
     assert all("dovetail.session()" in line for line in lines)
+
+
+def test_a_state_store_of_the_user_keeps_its_format(spark: SparkSession) -> None:
+    """Spark's store in Java's memory fails with the format that ours needs."""
+    provider, form = (f"spark.sql.streaming.stateStore.{name}" for name in ("providerClass", "checkpointFormatVersion"))
+    before = {name: spark.conf.get(name) for name in (provider, form)}
+    assert before[form] == "2"
+    spark.conf.set(provider, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+    spark.conf.unset(form)
+    try:
+        (line,) = dovetail.configure(spark)
+        assert line.startswith(f"{provider} was set to")
+        assert spark.conf.get(form) == "1"
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
 
 
 def test_this_session_is_not_connect(spark: SparkSession) -> None:

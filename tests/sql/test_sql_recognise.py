@@ -13,8 +13,8 @@ from dovetail.rewrite.conditions import (
     Condition,
     find_functions,
     find_overlaps,
+    found_comparisons,
     found_function,
-    found_overlap,
     interval_calls,
     read_condition,
 )
@@ -79,7 +79,7 @@ def test_no_overlap(text: str) -> None:
 def test_keys_and_residual_of_the_raw_form() -> None:
     conditions = read("s.k = r.k and r.start < s.end and r.v + s.v > 3 and s.start < r.end and r.v = 1")
     (overlap,) = find_overlaps(conditions, LEFT, RIGHT)
-    found = found_overlap(conditions, [], overlap, (LEFT, RIGHT))
+    found = found_comparisons(conditions, [], overlap, (LEFT, RIGHT))
     assert [(key.left.sql, key.right.sql) for key in found.keys] == [("`r__k`", "`s__k`")]
     assert [condition.shown for condition in found.residual] == ["r.v + s.v > 3", "r.v = 1"]
 
@@ -88,7 +88,7 @@ def test_half_of_a_between_stays_a_condition() -> None:
     conditions = read("r.start between s.start and s.end and s.start < r.end")
     overlap = find_overlaps(conditions, LEFT, RIGHT)[1]
     assert [term.shown for term in overlap.terms] == ["r.start", "r.end", "s.start", "s.end"]
-    found = found_overlap(conditions, [], overlap, (LEFT, RIGHT))
+    found = found_comparisons(conditions, [], overlap, (LEFT, RIGHT))
     assert [condition.shown for condition in found.residual] == ["r.start between s.start and s.end"]
 
 
@@ -193,7 +193,10 @@ def test_ordered_bounds() -> None:
         ([T.DecimalType(10, 2), T.DecimalType(12, 2)], "different types"),
         ([T.DateType(), T.TimestampType()], "different types"),
         ([T.LongType(), T.DoubleType()], "different types"),
-        ([T.StringType()] * 4, "a bound has type string"),
+        ([T.StringType()] * 4, None),
+        ([T.StringType(), T.LongType()], "different types"),
+        ([T.StringType("UTF8_LCASE")] * 2, "a bound has type string collate UTF8_LCASE"),
+        ([T.BooleanType()] * 2, "a bound has type boolean"),
     ],
 )
 def test_types_that_compare_without_loss(kinds: list[T.DataType], trouble: str | None) -> None:

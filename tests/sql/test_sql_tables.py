@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import re
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import dovetail
-from dovetail.errors import PlanError
+import dovetail.rewrite.tables
+from dovetail.errors import PlanError, UnsupportedError
 from dovetail.functions import FINITE
 from dovetail.rewrite import sql
+from dovetail.rewrite.text import Source
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 ROWS = [("a", 1, 0, 5), ("b", 2, 3, 9), ("a", 3, 4, 6), (None, 4, 1, 2)]
@@ -84,6 +90,108 @@ def test_values_of_options_are_constants_of_spark(spark: SparkSession) -> None:
     assert rows(spark, query.format("'6'")) == [(1, 2)]
     split = "select count(*) from interval_join(spans, spans, route => 'in_memory', split_points => array(2, 1 + 3))"
     assert rows(spark, split) == [(12,)]
+
+
+def test_decimals_are_exact_and_fractions_may_be_decimals(spark: SparkSession) -> None:
+    sums = "(select cast(a as decimal(18, 9)) as x from values (0), (0.1), (0.2), (0.3) as t(a))"
+    near = f"select count(*) from band_join({sums}, {sums}, within => ('x', 'x', 0.1, 0.100000000))"
+    assert rows(spark, near) == [(3,)]
+    wide = (
+        f"select count(*) from band_join({sums}, {sums}, within => ('x', 'x', 12345678.123456789, 12345678.123456789))"
+    )
+    assert rows(spark, wide) == [(0,)]
+    values: list[Any] = []
+    seen = dovetail.rewrite.tables._values(
+        spark, calls_of("band_join(a, b, within => ('x', 'x', 0.1, 12345678.123456789))")
+    )
+    values += seen["within"][2:]
+    assert values == [Decimal("0.1"), Decimal("12345678.123456789")]
+    half = "select count(*) from interval_join(spans, spans, min_fraction => 0.5, reciprocal => true)"
+    assert rows(spark, half) == [
+        (dovetail.interval_join(*[spark.table("spans")] * 2, min_fraction=0.5, reciprocal=True).count(),)
+    ]
+    split = (
+        "select count(*) from interval_join((select double(start) start, double(end) end from spans), (select "
+        "double(start) start, double(end) end from spans), route => 'in_memory', split_points => array(1.5, 2.5))"
+    )
+    assert rows(spark, split) == [(12,)]
+
+
+def calls_of(text: str) -> Any:
+    return dovetail.rewrite.tables._call(Source(text).whole())
+
+
+def test_limits_of_a_complement_are_a_table(spark: SparkSession) -> None:
+    spark.createDataFrame([("a", 0, 9), ("c", 1, 2)], "k string, start int, end int").createOrReplaceTempView("shifts")
+    expected = [("a", 6, 9), ("c", 1, 2)]
+    for limits in ("TABLE shifts", "(select * from shifts)", "TABLE(shifts)"):
+        query = f"select k, start, end from interval_complement(TABLE spans, on => 'k', limits => {limits})"
+        assert rows(spark, query) == expected, limits
+    seen = "with s as (select * from shifts where k = 'c') select k from "
+    seen += "interval_complement(spans, on => 'k', limits => TABLE s)"
+    assert rows(spark, seen) == [("c",)]
+    pair = "select start, end from interval_complement(spans, limits => (-1, 10))"
+    assert rows(spark, pair) == [(-1, 0), (9, 10)]
+    with pytest.raises(PlanError, match="on is a constant, not a table"):
+        sql(spark, "select * from interval_complement(spans, on => TABLE spans)")
+
+
+def test_table_functions_in_other_texts(spark: SparkSession, tmp_path: Path) -> None:
+    """FROM first, pipes, CREATE TABLE AS, INSERT: the function is planned, and Spark runs the rest."""
+    expected = [(1, 2), (2, 1), (3, 2), (4, 0)]
+    call = "count_overlaps(TABLE spans, TABLE spans, on => 'k')"
+    for query in (
+        f"from {call} select id, n_overlaps",
+        f"from {call} |> select id, n_overlaps",
+        f"select * from {call} |> select id, n_overlaps",
+        f"select id, n_overlaps from (from {call} select *)",
+        f"from spans |> join {call} c on spans.id = c.id |> select c.id, c.n_overlaps",
+    ):
+        assert rows(spark, query) == expected, query
+        assert "1 table function" in sql(spark, query, explain=True)
+    target = f"parquet.`{tmp_path}/counts`"
+    made = f"create table counts using parquet location '{tmp_path}/counts' as with s as (select * from spans) "
+    made += "select id, n_overlaps from count_overlaps(TABLE s, spans, on => 'k')"
+    report = sql(spark, made, explain=True)
+    assert report.startswith("1 table function\n- count_overlaps(TABLE s, spans, on => 'k')\n")
+    assert not (tmp_path / "counts").exists(), "explaining runs nothing"
+    try:
+        sql(spark, made)
+        assert rows(spark, f"select * from {target}") == expected
+        sql(spark, f"insert into counts select id + 10, n_overlaps from {call} where id = 1")
+        assert rows(spark, "select * from counts") == sorted([*expected, (11, 2)], key=str)
+    finally:
+        spark.sql("drop table if exists counts")
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("create temp view v as select * from count_overlaps(spans, spans)", "a view or a cached table cannot keep"),
+        ("create or replace view v as select * from count_overlaps(spans, spans)", "createOrReplaceTempView"),
+        ("cache table c as select * from count_overlaps(spans, spans)", "CREATE TABLE"),
+        ("create table t as select 1 from spans a join spans b on interval_meets(a.start, a.end, b.start, b.end)",
+         "interval_meets is planned in one SELECT query alone"),
+        ("from spans a join spans b |> where interval_before(a.start, a.end, b.start, b.end)", "without |>"),
+        ("insert into t select 1 from spans a asof join spans b on a.start >= b.start", "ASOF JOIN is planned in one"),
+    ],
+)  # fmt: skip
+def test_other_texts_that_cannot_be_planned_say_so(spark: SparkSession, query: str, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=re.escape(message)) as caught:
+        sql(spark, query)
+    assert caught.value.argument == "query"
+
+
+def test_an_input_that_names_columns_outside_is_refused(spark: SparkSession) -> None:
+    inside = "count_overlaps(spans, (select * from spans where id = a.id))"
+    for query in (
+        f"select * from spans a, lateral (select * from {inside})",
+        f"select (select max(n_overlaps) from {inside}) from spans a",
+    ):
+        with pytest.raises(PlanError, match=r"an input is read by itself.*LATERAL.*a.*id"):
+            sql(spark, query)
+    with pytest.raises(Exception, match="TABLE_OR_VIEW_NOT_FOUND"):
+        sql(spark, "select * from count_overlaps(spans, nowhere)")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dovetail.pipeline.record.watch import Node, Watch
+from dovetail.pipeline.record.watch import Lag, Node, Watch
 
 HOSTILE = "<script>alert(1)</script>\"'&<img src=x onerror=alert(2)>"
 
@@ -14,5 +14,6 @@ def hostile_watch() -> Watch:
     watch.add(HOSTILE, {f"memory.{HOSTILE}": 3.0 * 2**20, f"results.{HOSTILE}": 4.0, "service_rows_per_s": 5.0})
     watch.predict(HOSTILE, [(HOSTILE, HOSTILE)])
     watch.measured(HOSTILE, {HOSTILE: HOSTILE})
+    watch.lag("a" + HOSTILE, [Lag(HOSTILE, 0, 1, 2)])
     watch.error(HOSTILE, HOSTILE)
     return watch

@@ -19,7 +19,7 @@ from dovetail.page.board import WORDS_EVERY, Board
 from dovetail.page.charts import AT, HIT_SHARE, LOADS_PER_S, Unrolling, charts_of
 from dovetail.page.theme import COMPONENTS, PALETTE, colours_of
 from dovetail.page.units import amount, quantity
-from dovetail.pipeline.record.watch import Sample, Watch
+from dovetail.pipeline.record.watch import Lag, Sample, Watch
 
 NAMES = ("rows_in", "memory.cache rows", "results.arriving", "cache_hits", "cache_misses", "page_loads")
 
@@ -126,6 +126,21 @@ def test_every_name_and_message_is_escaped() -> None:
         assert found.attributes <= {"class", "style", "scope"}
         if piece not in [drawing.head for drawing in panel.drawings[:1]]:
             assert "&lt;script&gt;" in piece.text
+
+
+def test_lag_is_told_for_each_partition_and_the_largest_first() -> None:
+    watch = new_watch()
+    assert "Lag" not in Board(watch, "").others.text
+    board = Board(watch, "")
+    watch.lag("orders", [Lag("o", at, 1_000, 1_000 + at) for at in range(markup.MOST_PARTITIONS + 2)])
+    board.refresh()
+    assert "Lag of 42 partitions: 861 messages" in board.others.text
+    assert "<td>o</td><td>41</td><td>1,000</td><td>1,041</td><td>41</td>" in board.others.text
+    assert "and 2 partitions that are not further behind" in board.others.text
+    assert "<td>o</td><td>1</td>" not in board.others.text
+    watch.lag("orders", [Lag("o", 0, 5, 5)])
+    board.refresh()
+    assert "Lag of 1 partition: 0 messages" in board.others.text
 
 
 def test_a_page_without_samples_says_so() -> None:

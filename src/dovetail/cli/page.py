@@ -18,7 +18,7 @@ app = typer.Typer()
 
 @app.command()
 def page(
-    record: Annotated[Path, typer.Argument(metavar="FILE", help="The record of a run, such as its watch.json.")],
+    record: Annotated[str, typer.Argument(metavar="FILE", help="The record of a run, such as its watch.json.")],
     to: Annotated[
         Path | None, typer.Option(help="Write one self-contained HTML file here instead of serving the page.")
     ] = None,

@@ -84,6 +84,7 @@ class Device:
         self.model = _preset(model) if isinstance(model, str) else model
         self.clock: Clock = clock or RealClock()
         self.requests = self.seeks = self.bytes_read = self.busy_ns = 0
+        self.at_once = 1  # requests that are under way at a time, when many are made
         self._follows: object = None
 
     @property

@@ -85,13 +85,11 @@ def decimal_words(array: pa.Array) -> tuple[I64, I64]:
 
 def _as_integers(array: pa.Array) -> pa.Array:
     kind = array.type
-    if pa.types.is_date32(kind):
-        return array.view(pa.int32())
-    if pa.types.is_date64(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind):
-        return array.view(pa.int64())
+    if pa.types.is_temporal(kind) and not pa.types.is_interval(kind):
+        return array.view(pa.int32() if kind.bit_width == 32 else pa.int64())
     if pa.types.is_integer(kind) and not pa.types.is_uint64(kind):
         return array
-    raise PlanError(f"{kind} cannot bound or order rows; use a number, decimal, date, timestamp or day-time interval.")
+    raise PlanError(f"{kind} cannot bound or order rows; use a number, decimal, date, time or day-time interval.")
 
 
 def _filled(array: pa.Array) -> AnyArray:

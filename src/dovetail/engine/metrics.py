@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any, Literal, cast
 
 from dovetail.engine.clock import Clock, RealClock
+from dovetail.engine.frequent import FrequentItems
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import DataError
 
@@ -72,7 +73,7 @@ class Metrics:
     Counters and timers of several tasks add up and keep the largest task; peaks keep the maximum. Where a counter
     was added with `per_task=True` the value of every task is kept, for the skew. Merging is associative and
     commutative, and survives JSON and pickle. Notes are remarks for readers of the numbers, such as that a device was
-    simulated. Not for concurrent use: one object per operator.
+    simulated. Frequent items are counted within bounds, in any order. Not for concurrent use: one object per operator.
 
     >>> metrics = Metrics()
     >>> metrics.add("rows", 3); metrics.add("rows", 4)
@@ -87,6 +88,7 @@ class Metrics:
         self._merged_tasks = 0
         self._notes: set[str] = set()
         self._ratios: dict[str, tuple[str, str]] = {}
+        self._frequent: dict[_Key, FrequentItems] = {}
 
     def add(self, name: str, n: int = 1, side: str | None = None, unit: str = "rows", per_task: bool = False) -> None:
         """Count `n` more of something."""
@@ -112,6 +114,14 @@ class Metrics:
         finally:
             self.add_ns(name, self._clock.now_ns() - start, side, per_task)
 
+    def count_items(self, name: str, counts: Mapping[str, int], total: int, side: str | None = None) -> None:
+        """Count items, of which only the most frequent are kept: see `FrequentItems.add`."""
+        self._frequent.setdefault((name, side), FrequentItems()).add(counts, total)
+
+    def frequent(self, name: str, side: str | None = None) -> FrequentItems:
+        """The most frequent items of one side; none if never counted."""
+        return self._frequent.get((name, side), FrequentItems())
+
     def note(self, text: str) -> None:
         """Attach a remark; the same remark from many tasks appears once."""
         self._notes.add(text)
@@ -134,6 +144,8 @@ class Metrics:
             self._merged[key] = entry if before is None else before.joined(entry)
         self._notes |= other._notes
         self._ratios |= other._ratios
+        for (name, side), items in other._frequent.items():
+            self.count_items(name, items.counts, items.total, side)
         return self
 
     def exchanged(self, one: str, other: str) -> Metrics:
@@ -203,6 +215,10 @@ class Metrics:
         """Everything as one line of JSON, in a fixed order."""
         entries = [asdict(entry) for entry in self.entries()]
         body = {"tasks": self.tasks, "notes": self.notes, "ratios": self._ratios, "entries": entries}
+        if self._frequent:
+            body["frequent"] = [
+                (*key, items.total, items.counts) for key, items in sorted(self._frequent.items(), key=str)
+            ]
         return json.dumps(body, separators=(",", ":"))
 
     @classmethod
@@ -215,6 +231,8 @@ class Metrics:
             metrics._merged_tasks = int(body["tasks"])
             metrics._notes = set(body["notes"])
             metrics._ratios = {name: (str(over), str(under)) for name, (over, under) in body["ratios"].items()}
+            for name, side, total, counts in body.get("frequent", ()):
+                metrics.count_items(name, counts, total, side)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise DataError(f"these are not metrics as to_json writes them: {text[:80]!r} ({error!r}).") from error
         metrics._merged = {(entry.name, entry.side): entry for entry in entries}
@@ -225,7 +243,8 @@ class Metrics:
         rows += [(name, side or "", f"{value:.3f}", "", "") for name, side, value in self.ratios()]
         widths = [max(len(row[i]) for row in rows) for i in range(5)]
         lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-        return "\n".join([*lines, *(f"note: {note}" for note in self.notes)])
+        frequent = [f"most frequent {_name(*key)}: {items}" for key, items in self._frequent.items() if items.counts]
+        return "\n".join([*lines, *frequent, *(f"note: {note}" for note in self.notes)])
 
 
 def _check_same_kind(one: Entry, other: Entry) -> None:

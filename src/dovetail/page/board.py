@@ -267,7 +267,9 @@ class Board:
         self.status.text = markup.status(self._watch, self._watch.seconds, self._newest, self._frozen)
         self.problems.text = markup.problems(self._watch.errors)
         self.problems.visible = bool(self.problems.text)
-        self.others.text = markup.other_steps([(node, self._watch.latest(node.name)) for node in self._others])
+        others = markup.other_steps([(node, self._watch.latest(node.name)) for node in self._others])
+        lags = [(node.name, lag) for node in self._others for lag in self._watch.lags(node.name)]
+        self.others.text = others + markup.lag_table(lags)
 
     def _note_time(self) -> None:
         """Find the time of the newest sample of any step, where all charts end."""

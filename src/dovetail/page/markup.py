@@ -8,7 +8,7 @@ from html import escape
 from dovetail.page import units
 from dovetail.page.charts import Chart, Series
 from dovetail.page.theme import KINDS
-from dovetail.pipeline.record.watch import Node, Watch
+from dovetail.pipeline.record.watch import Lag, Node, Watch
 
 STATES = {
     "starting": "Starting",
@@ -20,6 +20,7 @@ STATES = {
 }
 FROZEN = "This page is frozen: it shows the last state of the run and no longer changes."
 MOST_ERRORS = 50
+MOST_PARTITIONS = 40
 
 
 def state_of(watch: Watch) -> str:
@@ -166,3 +167,26 @@ def _step_line(node: Node, latest: Mapping[str, float]) -> str:
         units.quantity(rate, "rows/s"),
     )
     return f"<tr><th scope='row'>{escape(node.name)}</th>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>"
+
+
+def lag_table(found: Sequence[tuple[str, Lag]]) -> str:
+    """How far each partition of each source is read, those furthest behind first; empty if no source has partitions."""
+    if not found:
+        return ""
+    shown = sorted(found, key=lambda one: -one[1].behind)[:MOST_PARTITIONS]
+    lines = "".join(_lag_line(source, lag) for source, lag in shown)
+    names = ("Source", "Topic", "Partition", "Read to", "Newest", "Behind")
+    head = "".join(f"<th scope='col'>{name}</th>" for name in names)
+    more = (
+        f"<p>and {len(found) - len(shown):,} partitions that are not further behind</p>" if found[len(shown) :] else ""
+    )
+    return (
+        f"<h2>Lag of {len(found):,} partition{'s' if len(found) > 1 else ''}: "
+        f"{sum(lag.behind for _, lag in found):,} messages</h2><div class='wide'><table class='steps lags'>"
+        f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div>{more}"
+    )
+
+
+def _lag_line(source: str, lag: Lag) -> str:
+    cells = (lag.topic, str(lag.partition), *(f"{number:,}" for number in (lag.read, lag.newest, lag.behind)))
+    return f"<tr><th scope='row'>{escape(source)}</th>" + "".join(f"<td>{escape(c)}</td>" for c in cells) + "</tr>"

@@ -17,10 +17,11 @@ from dovetail.pipeline.checkpoint import owner_of
 from dovetail.pipeline.file.declared import Pipeline, Step
 from dovetail.pipeline.file.problems import Problem, Problems, listed, meant, nearest_line
 from dovetail.pipeline.file.requests import key_of, query_line
-from dovetail.pipeline.sinks.write import KEPT, check_place
+from dovetail.pipeline.sinks.write import KEPT, batch_modes, check_place
+from dovetail.pipeline.steps.formats import known_format
 from dovetail.pipeline.steps.joins import Given, checked_join, spark_says
 from dovetail.pipeline.steps.masters import promised_master
-from dovetail.pipeline.steps.sources import empty_source, known_format, watermarked
+from dovetail.pipeline.steps.sources import empty_source, watermarked
 
 _PLACE = re.compile(r"line (\d+),? pos \d+")
 _STREAM_MODES = {"parquet": ("append", "complete"), "csv": ("append", "complete")}
@@ -134,7 +135,7 @@ def _appended(sink: Step, frames: Mapping[str, DataFrame]) -> str | None:
 def _mode_problems(sink: Step, streams: bool) -> Iterator[tuple[str, str]]:
     mode = sink.values.get("mode")
     every = ("append", "update", "complete")
-    allowed = _STREAM_MODES.get(sink.type, every) if streams else ("overwrite", "append", "error")
+    allowed = _STREAM_MODES.get(sink.type, every) if streams else batch_modes(sink)
     if mode is not None and mode not in allowed:
         kind = "a stream" if streams else "a batch"
         text = (
@@ -173,7 +174,8 @@ def _place_problems(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: D
     def look() -> None:
         check_place(spark, pipeline, sink, rows, owner_of(spark, pipeline, sink) if rows.isStreaming else "")
 
-    for key, text in _as_problem(sink, "uri" if sink.type == "postgres" else "path", look):
+    reached = {"postgres": "uri", "kafka": "options"}.get(sink.type, "path")
+    for key, text in _as_problem(sink, reached, look):
         yield key, pipeline.secrets.masked(text)
 
 

@@ -211,9 +211,27 @@ def _refused_changes(
     for key in dict.fromkeys([*old, *new]):
         a, b = old.get(key), new.get(key)
         if key == "options":
-            a, b = ({k: x for k, x in (o or {}).items() if k.replace("_", "").lower() not in _PACES} for o in (a, b))
+            a, b = _kept_options(a or {}, b or {})
         if a != b and not _is_allowed(old, new, key, is_sink):
             yield key, repr(a), repr(b)
+
+
+_SERVERS = "kafka.bootstrap.servers"
+
+
+def _kept_options(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Options that decide which rows a source has.
+
+    Of Kafka's own settings these are the servers, unless one is in both lists: then they are one cluster.
+    """
+    servers = [{one.strip() for one in str(options.get(_SERVERS, "")).split(",")} for options in (old, new)]
+    one_cluster = bool(servers[0] & servers[1])
+
+    def is_kept(name: str) -> bool:
+        word = name.replace("_", "").lower()
+        return word not in _PACES and (not word.startswith("kafka.") or (word == _SERVERS and not one_cluster))
+
+    return [{name: value for name, value in options.items() if is_kept(name)} for options in (old, new)]
 
 
 def _keeps_state(step: Mapping[str, Any]) -> bool:

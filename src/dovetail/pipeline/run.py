@@ -9,13 +9,13 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from pyspark.sql import Observation, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
+from dovetail.engine.files import Place
 from dovetail.errors import DataError, DovetailError, PlanError
 from dovetail.pipeline.checkpoint import Checkpoint
 from dovetail.pipeline.file.declared import Pipeline, Secrets
@@ -27,6 +27,7 @@ from dovetail.pipeline.record.watch import Watch
 from dovetail.pipeline.sinks.files import held_place
 from dovetail.pipeline.sinks.write import KEPT, check_place, label_of, start_stream, write_once
 from dovetail.pipeline.steps.build import Lineage, build_lineage
+from dovetail.spark.places import place_of
 from dovetail.spark.task_errors import task_error
 
 _POLL_S = 0.2
@@ -232,12 +233,12 @@ def _seen(observation: Observation, patience_s: float = 2.0) -> int | None:
     return found[0] if found else None
 
 
-def record_place(pipeline: Pipeline) -> Path:
-    """Where the record of a run is saved: in the checkpoint, or beside the file if there is no local checkpoint."""
-    place = pipeline.checkpoint
-    if place is None or "://" in place:
-        return pipeline.path.with_name(f"{pipeline.path.stem}.watch.json")
-    return Path(place) / "watch.json"
+def record_place(pipeline: Pipeline) -> Place:
+    """Where the record of a run is saved: in the checkpoint, or beside the file if there is none that we can write."""
+    if pipeline.checkpoint is not None:
+        with contextlib.suppress(PlanError):
+            return place_of(SparkSession.getActiveSession(), f"{pipeline.checkpoint}/watch.json")
+    return pipeline.path.with_name(f"{pipeline.path.stem}.watch.json")
 
 
 _LONGEST = 600

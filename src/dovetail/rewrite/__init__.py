@@ -6,12 +6,13 @@ Interval predicates and ASOF JOIN are recognised in the text. Everything else go
 * `text`: the query as tokens, without its `hints` for joins. `blocks`: its SELECT blocks and their FROM clauses.
 * `names`: columns of the inputs. `conditions`: conditions of joins, and interval joins recognised in them.
 * `plan`: plans each block. `query`: the state of a query while it is planned.
-* `interval` and `asof`: plan one join.
+* `interval`, `inequality` and `asof`: plan one join.
 """
 
 from __future__ import annotations
 
 import functools
+import re
 import warnings
 from typing import Any, Literal, overload
 
@@ -20,16 +21,20 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from dovetail.errors import DovetailError
-from dovetail.rewrite.conditions import interval_calls
+from dovetail.errors import DovetailError, UnsupportedError
+from dovetail.rewrite.conditions import called_functions, interval_calls
 from dovetail.rewrite.plan import plan_query
 from dovetail.rewrite.query import NO_PREDICATE, Report, Views, run
 from dovetail.rewrite.tables import plan_tables
 from dovetail.rewrite.text import QUERY_WORDS, Source, escaped
+from dovetail.spark.catalyst import install_rule, uninstall_rule
+from dovetail.spark.frames import is_connect
 
 __all__ = ["install", "sql", "uninstall"]
 
-UNREAD = Report(spark=[("the whole text", "it is not one SELECT query in words that are known here")])
+WHOLE_TEXT = ("the whole text", "it is not one SELECT query in words that are known here")
+REST = ("the rest of the text", "outside of a SELECT query only table functions are planned")
+LATER = re.compile(r"\b(view|cache)\b", re.IGNORECASE)  # statements whose query runs when they are over
 NOT_A_QUERY = (TokenType.SEMICOLON, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
 
 
@@ -46,7 +51,8 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
 
     Recognised in ON (every join type) and in the WHERE of inner joins: `interval_<relation>(start, end, start, end)`
     for each relation of `interval_join`, and two comparisons that say overlap, `r.start < s.end and s.start < r.end`;
-    `<=` and BETWEEN count touching bounds. Equalities between the sides become keys, other conditions stay conditions.
+    `<=` and BETWEEN count touching bounds. Other inequalities, `r.x < s.y`, alone or several, are joined by as bands of
+    `band_join` with one limit. Equalities between the sides become keys, other conditions stay conditions.
     The functions follow `interval_join`: empty intervals match nothing, inverted ones are an error. Comparisons keep
     SQL's meaning for every row, empty and inverted ones included. Whatever is not recognised goes to Spark as it was
     written. With `explain`, the result is a text that says what was recognised and what was left to Spark, and why.
@@ -59,7 +65,9 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
     takes `memory`, `algorithm`, `route` and `partitions`, and `asof_join(...)` all of these but `route`.
 
     Functions over finite DataFrames are table functions: `FROM interval_join(TABLE a, (SELECT ...), how => 'left')`
-    takes the inputs of `interval_join`, then its options by name, with constants for values.
+    takes the inputs of `interval_join`, then its options by name, with constants for values; the limits of
+    `interval_complement` may be a table, `limits => TABLE shifts`. They may stand in other statements, too: in CREATE
+    TABLE ... AS, INSERT, and queries with `|>`.
 
     >>> spark.createDataFrame([(1, 0, 5), (2, 7, 9)], "id int, a int, b int").createOrReplaceTempView("spans")
     >>> query = "select l.id, r.id as other from spans l join spans r on interval_before(l.a, l.b, r.a, r.b)"
@@ -67,23 +75,28 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
     [Row(id=1, other=2)]
     """
     try:
+        if explain:
+            return _report(spark, query).text()
         frame, report = _planned(spark, query, {})
     except DovetailError as error:
         error.argument = "query"  # it may name an option of a join, which a user of SQL has not given
         raise
-    if explain:
-        return report.text()
-    if report is not UNREAD or query.lstrip("( \t\r\n").lower().startswith(("select", "with")):
+    if report.spark != [WHOLE_TEXT] or query.lstrip("( \t\r\n").lower().startswith(("select", "with")):
         _warn(report)
     return frame
 
 
-def install(spark: SparkSession) -> None:
-    """Let `spark.sql(query)` of this session plan interval and as-of joins as `dovetail.sql` does.
+def install(spark: SparkSession, *, rule: bool = True) -> None:
+    """Let `spark.sql(query)` of this session plan interval and as-of joins as `dovetail.sql` does, and more by a rule.
 
     Queries with parameters, statements that are not queries, and joins that `dovetail.sql` leaves to Spark go to Spark
     as before; so does a query whose interval join cannot be planned here, unless it uses functions that Spark does not
-    have. Other programs of the session (Thrift, DataFrame.join) are not changed. `dovetail.uninstall` takes it back.
+    have. `dovetail.uninstall` takes it back.
+
+    `rule` adds a rule to Spark's optimizer that plans large range joins over bins, whatever they are written with:
+    `DataFrame.join`, EXISTS, statements with parameters. The answers are those of Spark. The rule is compiled by the
+    first call on a machine, which takes some ten seconds. A warning says why, where it cannot be used; over Spark
+    Connect it belongs to the server. `dovetail.explain_joins` shows what it does.
 
     >>> dovetail.install(spark)
     >>> spark.range(3).selectExpr("id as start", "id + 2 as end").createOrReplaceTempView("stays")
@@ -107,21 +120,26 @@ def install(spark: SparkSession) -> None:
             raise
 
     vars(spark)["sql"] = ours
+    trouble = install_rule(spark) if rule and not is_connect(spark) else None
+    if trouble:
+        warnings.warn(f"dovetail.install changes spark.sql only, not DataFrame.join: {trouble}", stacklevel=2)
 
 
 def uninstall(spark: SparkSession) -> None:
-    """Let `spark.sql` of this session be Spark's own again.
+    """Let `spark.sql` of this session be Spark's own again, without our rule in its optimizer.
 
     >>> dovetail.uninstall(spark)  # does nothing where `dovetail.install` was not called
     """
     vars(spark).pop("sql", None)
+    uninstall_rule(spark)
 
 
 def _planned(spark: SparkSession, query: str, views: Views) -> tuple[DataFrame, Report]:
     """The result of a query over views that it names, and the report."""
     source = _read(query)
     if source is None:
-        return run(spark, escaped(query), views), UNREAD
+        text, more, report = _statement(spark, query, views)
+        return run(spark, text, more), report
     source, tables = plan_tables(spark, source, lambda text, seen: _planned(spark, text, views | seen)[0])
     calls = interval_calls(source, spark.catalog.functionExists)
     frame, report = plan_query(spark, source, calls, views | {name: table.frame for name, table in tables.items()})
@@ -129,10 +147,44 @@ def _planned(spark: SparkSession, query: str, views: Views) -> tuple[DataFrame, 
     return frame, report
 
 
+def _report(spark: SparkSession, query: str) -> Report:
+    """The report about a query; a statement is not run for it."""
+    return _statement(spark, query, {})[2] if _read(query) is None else _planned(spark, query, {})[1]
+
+
+def _statement(spark: SparkSession, query: str, views: Views) -> tuple[str, Views, Report]:
+    """What is not one SELECT query, with its table functions planned: the text, the views that it names, the report.
+
+    `UnsupportedError` for joins in it that Spark does not know, and for statements that would keep a view of ours.
+    """
+    try:
+        source = Source(query)
+    except SqlglotError:
+        return escaped(query), views, Report(spark=[WHOLE_TEXT])
+    words = [*called_functions(source), *(["ASOF JOIN"] if source.asof else [])]
+    if words:
+        raise UnsupportedError(
+            f"{words[0]} is planned in one SELECT query alone, without |>, and not in other statements. Give "
+            "dovetail.sql the query, and write its DataFrame: .writeTo('t').create(), .write.insertInto('t'), or "
+            ".createOrReplaceTempView('v')."
+        )
+    read, tables = plan_tables(spark, source, lambda text, seen: _planned(spark, text, views | seen)[0], anywhere=True)
+    if not tables:
+        return escaped(query), views, Report(spark=[WHOLE_TEXT])
+    if LATER.search(query.partition("(")[0]):
+        call = next(iter(tables.values())).text
+        raise UnsupportedError(
+            f"{call}: a view or a cached table cannot keep a table function. Use CREATE TABLE ... AS, or give "
+            "dovetail.sql the query alone and name its DataFrame: .createOrReplaceTempView('v')."
+        )
+    found = views | {name: table.frame for name, table in tables.items()}
+    return escaped(read.text), found, Report(tables=[table.text for table in tables.values()], spark=[REST])
+
+
 def _warn(report: Report) -> None:
     """Warn about range joins that are left to Spark; Python shows the same warning once."""
     for what, why in report.spark:
-        if not why.startswith(NO_PREDICATE):
+        if not why.startswith(NO_PREDICATE) and (what, why) != REST:
             warnings.warn(f"dovetail.sql leaves this to Spark: {what}: {why}", stacklevel=3)
 
 

@@ -84,7 +84,12 @@ class Block:
 
 def find_blocks(source: Source) -> list[Block]:
     """Every SELECT block of a query, after the blocks inside it and those that it can see by WITH."""
-    return list(_scan(source, 0, len(source.tokens), (), False))
+    kind, top = source.kind, list(source.whole().top())
+    # A WITH clause before it: of the query, or of one inside CREATE TABLE ... AS or INSERT.
+    starts = (
+        n for n in top if kind(n) is T.WITH and (kind(n + 1) is T.RECURSIVE or kind(n + 2) in (T.ALIAS, T.L_PAREN))
+    )
+    return list(_scan(source, next(starts, 0), len(source.tokens), (), False))
 
 
 def _scan(source: Source, start: int, stop: int, withs: tuple[Visible, ...], recursive: bool) -> Iterator[Block]:

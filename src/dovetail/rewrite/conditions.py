@@ -54,6 +54,12 @@ def interval_calls(source: Source, is_users: Callable[[str], bool]) -> list[Inte
     return found
 
 
+def called_functions(source: Source) -> list[str]:
+    """The names of our interval functions that the text calls."""
+    numbers = range(len(source.tokens))
+    return [source.tokens[n].text for n in numbers if source.tokens[n].text.lower() in KNOWN and _is_call(source, n)]
+
+
 def _is_call(source: Source, number: int) -> bool:
     named = source.kind(number) in (T.VAR, T.IDENTIFIER) and source.kind(number - 1) not in NOT_BEFORE_A_CALL
     if not named or source.kind(number + 1) is not T.L_PAREN:
@@ -246,6 +252,22 @@ class Overlap:
 
 
 @dataclass(frozen=True, slots=True)
+class Inequalities:
+    """Comparisons between the two sides that make no overlap, left expression first: one, or several that must hold."""
+
+    comparisons: tuple[Comparison, ...]
+    used: frozenset[tuple[int, int]]  # (condition, comparison), by number
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The left and the right expression of each."""
+        return tuple(term for each in self.comparisons for term in (each.left, each.right))
+
+    def __str__(self) -> str:
+        return " and ".join(f"{each.left.shown} {each.operator} {each.right.shown}" for each in self.comparisons)
+
+
+@dataclass(frozen=True, slots=True)
 class Key:
     """An equality between the two sides, and its condition; `<=>` takes nulls as equal."""
 
@@ -259,8 +281,8 @@ class Key:
 class Found:
     """An interval predicate between two sides, with its equality keys and the other conditions of its join."""
 
-    terms: tuple[Term, Term, Term, Term]
-    bounds: Bounds | None  # None for two comparisons
+    terms: tuple[Term, ...]
+    bounds: Bounds | None  # None for comparisons
     keys: tuple[Key, ...]
     residual: tuple[Condition, ...]
     consumed: tuple[Condition, ...]  # conditions that the join evaluates itself
@@ -273,16 +295,23 @@ def find_functions(conditions: Sequence[Condition], left: Numbers, right: Number
 
 def find_overlaps(conditions: Sequence[Condition], left: Numbers, right: Numbers) -> list[Overlap]:
     """Pairs of comparisons between the two sides that say overlap, in the order of the text."""
-    across = [
-        ((n, m), turned)
-        for n, each in enumerate(conditions)
-        for m, comparison in enumerate(each.comparisons)
-        if (turned := comparison.across(left, right)) is not None
-    ]
+    across = find_inequalities(conditions, left, right)
     upper = [(at, each) for at, each in across if each.operator in ("<", "<=")]
     lower = [(at, each) for at, each in across if each.operator in (">", ">=")]
     found = [_overlap(first, second, frozenset({a, b})) for a, first in upper for b, second in lower]
     return found[:MOST_CANDIDATES]
+
+
+def find_inequalities(
+    conditions: Sequence[Condition], left: Numbers, right: Numbers
+) -> list[tuple[tuple[int, int], Comparison]]:
+    """The inequalities between the two sides, left expression first, each with its place: (condition, comparison)."""
+    return [
+        ((n, m), turned)
+        for n, each in enumerate(conditions)
+        for m, comparison in enumerate(each.comparisons)
+        if (turned := comparison.across(left, right)) is not None and turned.operator not in EQUALITIES
+    ]
 
 
 def _overlap(first: Comparison, second: Comparison, used: frozenset[tuple[int, int]]) -> Overlap:
@@ -305,8 +334,8 @@ def found_function(
     return Found(turned.terms, turned, keys, residual, consumed)
 
 
-def found_overlap(
-    must: Sequence[Condition], may: Sequence[Condition], chosen: Overlap, sides: tuple[Numbers, Numbers]
+def found_comparisons(
+    must: Sequence[Condition], may: Sequence[Condition], chosen: Overlap | Inequalities, sides: tuple[Numbers, Numbers]
 ) -> Found:
     """The join by the chosen comparisons; if one half of a BETWEEN is used, the whole stays a condition."""
     conditions = [*must, *may]

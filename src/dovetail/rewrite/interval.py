@@ -35,8 +35,8 @@ from dovetail.rewrite.conditions import (
     Overlap,
     find_functions,
     find_overlaps,
+    found_comparisons,
     found_function,
-    found_overlap,
 )
 from dovetail.rewrite.hints import Hint
 from dovetail.rewrite.names import Term
@@ -95,7 +95,7 @@ class Pair:
     def guard(self, side: str) -> str | None:
         """The condition on a row of this side under which its other expressions must have a value, if there is one."""
         numbers = dict(zip(("left", "right"), self.numbers, strict=True))[side]
-        return _all([term for term in self.guards if term.inputs and term.inputs <= numbers])
+        return all_of([term for term in self.guards if term.inputs and term.inputs <= numbers])
 
     def options(self, join: str) -> dict[str, Any]:
         """The options that hints give a join of this kind."""
@@ -123,10 +123,10 @@ def interval_joined(pair: Pair, must: Sequence[Condition], may: Sequence[Conditi
     overlaps = [] if functions else find_overlaps(conditions, *pair.numbers)
     if not functions and not overlaps:
         return hidden_input(pair) or f"{NO_PREDICATE} between its sides"
-    trouble = _trouble(pair, must)
+    trouble = input_trouble(pair, must)
     if trouble:
         return trouble
-    pair = replace(pair, guards=tuple(each.whole for each in conditions if each.whole and _guards(each)))
+    pair = guarded(pair, conditions)
     if functions:
         return _by_function(pair, found_function(must, may, functions[0], pair.numbers))
     try:
@@ -135,13 +135,19 @@ def interval_joined(pair: Pair, must: Sequence[Condition], may: Sequence[Conditi
         return str(error).partition("\n")[0]
 
 
+def guarded(pair: Pair, conditions: Sequence[Condition]) -> Pair:
+    """The pair with the conditions that guard its expressions."""
+    return replace(pair, guards=tuple(each.whole for each in conditions if each.whole and _guards(each)))
+
+
 def _guards(condition: Condition) -> bool:
     """Whether a condition may be evaluated twice: it has no random value."""
     read = expression(condition.piece.text)
     return not condition.bounds and read is not None and not any(read.find(kind) for kind in RANDOM)
 
 
-def _trouble(pair: Pair, must: Sequence[Condition]) -> str | None:
+def input_trouble(pair: Pair, must: Sequence[Condition]) -> str | None:
+    """Why Spark has to evaluate a condition or read an input, if it has to."""
     if pair.left.merged or pair.right.merged:
         return "it stands on a join by USING or NATURAL, which merges columns"
     unread = [each.shown for each in must if each.whole is None]
@@ -159,7 +165,7 @@ def hidden_input(pair: Pair) -> str | None:
 def _by_function(pair: Pair, found: Found) -> Joined:
     bounds = found.bounds
     assert bounds is not None, "an interval function was found"  # noqa: S101  (by the caller)
-    left, right, keys, residual = _sides(pair, found)
+    left, right, keys, residual = sides_of(pair, found)
     left, (ls, le) = with_terms(pair.query, left, found.terms[:2], pair.guard("left"))
     right, (rs, re_) = with_terms(pair.query, right, found.terms[2:], pair.guard("right"))
     try:
@@ -170,7 +176,7 @@ def _by_function(pair: Pair, found: Found) -> Joined:
             right_interval=(rs, re_),
             relation=bounds.relation.names,  # type: ignore[arg-type]  # checked as names of relations
             on=keys or None,
-            condition=_all(residual),
+            condition=all_of(residual),
             how=parse_how(pair.how),
             **pair.options("interval_join"),
         )
@@ -178,40 +184,44 @@ def _by_function(pair: Pair, found: Found) -> Joined:
         raise DataError(
             f"{pair.left.shown} join {pair.right.shown}: {error} In SQL: filter them in a subquery."
         ) from error
-    _report(pair, found, keys, residual, f"{bounds.relation}, by function")
+    _report(pair, found, residual, f"{bounds.relation}, by function")
     return Joined(frame, found.consumed)
 
 
 def _by_overlap(
     pair: Pair, must: Sequence[Condition], may: Sequence[Condition], overlaps: Sequence[Overlap]
 ) -> Joined | str:
-    if is_connect(pair.query.spark):
-        return "Spark Connect does not show whether an input is the same each time it is read; use an interval function"
     overlap = _choose(pair, overlaps)
     if isinstance(overlap, str):
         return overlap
-    found = found_overlap(must, may, overlap, pair.numbers)
-    left, right, keys, residual = _sides(pair, found)
+    found = found_comparisons(must, may, overlap, pair.numbers)
+    left, right, keys, residual = sides_of(pair, found)
     left, of_left = with_terms(pair.query, left, found.terms[:2], pair.guard("left"))
     right, of_right = with_terms(pair.query, right, found.terms[2:], pair.guard("right"))
-    if not all(_repeatable(frame) for frame in (left, right)):
-        return "an input may give other rows each time it is read (random values, LIMIT, sample or stream)"
+    trouble = repeatable_trouble(pair, left, right)
+    if trouble is not None:
+        return trouble
     kinds = [frame.schema[name].dataType for frame, names in ((left, of_left), (right, of_right)) for name in names]
     left, left_interval = _with_ordered(pair.query, left, of_left, kinds)
     right, right_interval = _with_ordered(pair.query, right, of_right, kinds)
     comparisons = comparisons_sql(overlap, [*of_left, *of_right])
+    if of_left[0] != of_left[1] or of_right[0] != of_right[1]:
+        names = (*of_left, *of_right), (*left_interval, *right_interval)
+        if _are_unrelated(left.limit(PROBE_ROWS).crossJoin(right.limit(PROBE_ROWS)), *names, comparisons):
+            return "its bounds are in no order, so that they are not those of intervals"
     frame = interval_join(
         left,
         right,
         left_interval=left_interval,
         right_interval=right_interval,
         on=keys or None,
-        condition=" and ".join(filter(None, [comparisons, _all(residual)])),
+        condition=" and ".join(filter(None, [comparisons, all_of(residual)])),
         how=parse_how(pair.how),
         closed="both",
+        invalid="null",  # they are in order
         **pair.options("interval_join"),
     )
-    _report(pair, found, keys, residual, f"overlapping, {overlap}")
+    _report(pair, found, residual, f"overlapping, {overlap}")
     return Joined(frame, found.consumed)
 
 
@@ -232,6 +242,19 @@ def _choose(pair: Pair, overlaps: Sequence[Overlap]) -> Overlap | str:
     return fitting[most_selective(left, right, conditions) if len(fitting) > 1 else 0]
 
 
+def _are_unrelated(pairs: DataFrame, bounds: Sequence[str], ordered: Sequence[str], comparisons: str) -> bool:
+    """Whether the comparisons are about unrelated columns, of which intervals tell little. Runs one small job.
+
+    Many intervals of a side end before they start, and of sampled pairs the ordered intervals meet far more often than
+    the comparisons hold.
+    """
+    (ls, le, rs, re), (first, last, start, end) = (map(quoted, names) for names in (bounds, ordered))
+    counts = (f"{ls} > {le}", f"{rs} > {re}", f"{first} <= {end} and {start} <= {last}", comparisons)
+    row = pairs.selectExpr(*(f"count_if({each})" for each in counts), "count(*)").collect()[0]
+    left, right, met, matched, every = map(int, row)
+    return 3 * max(left, right) > every and 5 * met > every and met > 2 * matched
+
+
 def _with_ordered(
     query: Query, frame: DataFrame, names: Sequence[str], kinds: Sequence[T.DataType]
 ) -> tuple[DataFrame, tuple[str, str]]:
@@ -240,7 +263,7 @@ def _with_ordered(
     return frame.selectExpr("*", f"{first} as {quoted(start)}", f"{last} as {quoted(end)}"), (start, end)
 
 
-def _sides(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[str, str], ...], list[Term]]:
+def sides_of(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tuple[str, str], ...], list[Term]]:
     """Both frames, filtered and with a column for every key; the key columns; the remaining conditions."""
     frames = {"left": pair.left.frame(), "right": pair.right.frame()}
     numbers = dict(zip(("left", "right"), pair.numbers, strict=True))
@@ -303,8 +326,18 @@ def with_terms(
     return frame, names
 
 
-def _all(terms: Sequence[Term]) -> str | None:
+def all_of(terms: Sequence[Term]) -> str | None:
+    """SQL: all of these conditions; None if there are none."""
     return " and ".join(f"({term.sql})" for term in terms) or None
+
+
+def repeatable_trouble(pair: Pair, *frames: DataFrame) -> str | None:
+    """Why the inputs cannot be read several times, if they cannot."""
+    if is_connect(pair.query.spark):
+        return "Spark Connect does not show whether an input is the same each time it is read; use an interval function"
+    if not all(map(_repeatable, frames)):
+        return "an input may give other rows each time it is read (random values, LIMIT, sample or stream)"
+    return None
 
 
 def _repeatable(frame: DataFrame) -> bool:
@@ -315,15 +348,20 @@ def _repeatable(frame: DataFrame) -> bool:
     return bool(plan.deterministic()) and not PARTIAL.search(plan.toString())
 
 
-def _report(pair: Pair, found: Found, keys: Sequence[tuple[str, str]], residual: Sequence[Term], relation: str) -> None:
+def _report(pair: Pair, found: Found, residual: Sequence[Term], relation: str) -> None:
     ls, le, rs, re_ = (term.shown for term in found.terms)
+    shown = conditions_as_reported(found, residual)
+    pair.query.recognised(Recognised(*pair.shown, relation, (ls, le, rs, re_), *shown), pair.hints)
+
+
+def conditions_as_reported(found: Found, residual: Sequence[Term]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The keys of a join, and its other conditions, as the query wrote them."""
     written = {term.sql for term in residual}
     shown = [f"{key.left.shown} {key.operator} {key.right.shown}" for key in found.keys]
     demoted = [each.condition.whole is not None and each.condition.whole.sql in written for each in found.keys]
     kept = tuple(text for text, gone in zip(shown, demoted, strict=True) if not gone)
     filters = [each.shown for each in found.residual if each.whole is not None and each.whole.sql not in written]
-    rest = (*filters, *(term.shown for term in residual))
-    pair.query.recognised(Recognised(*pair.shown, relation, (ls, le, rs, re_), kept, rest), pair.hints)
+    return kept, (*filters, *(term.shown for term in residual))
 
 
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -346,14 +384,19 @@ def ordered_sql(start: str, end: str, kinds: Sequence[T.DataType]) -> tuple[str,
     """
     first, last = quoted(start), quoted(end)
     if any(isinstance(kind, FLOATS) for kind in kinds):
-        first, last = (f"if({x} > {FAR}, {FAR}, if({x} < -{FAR}, -{FAR}, double({x})))" for x in (first, last))
+        first, last = bounded_sql(first), bounded_sql(last)
     return (first if start == end else f"if({first} > {last}, {last}, {first})"), last
+
+
+def bounded_sql(value: str) -> str:
+    """SQL: a float as a finite double, in the same order; NaN is the largest."""
+    return f"if({value} > {FAR}, {FAR}, if({value} < -{FAR}, -{FAR}, double({value})))"
 
 
 def type_trouble(bounds: Sequence[T.DataType]) -> str | None:
     """Why bounds of these types do not compare as one type; None if they do, without loss."""
     for kind in bounds:
-        if not isinstance(kind, BOUND_TYPES):
+        if not isinstance(kind, BOUND_TYPES) and kind not in (T.StringType(), T.BinaryType()):
             return f"a bound has type {kind.simpleString()}"
     for family in (INTEGERS, FLOATS):
         if all(isinstance(kind, family) for kind in bounds):

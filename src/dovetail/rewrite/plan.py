@@ -16,9 +16,11 @@ from dovetail.rewrite.conditions import (
     Condition,
     IntervalCall,
     find_functions,
+    find_inequalities,
     find_overlaps,
     read_condition,
 )
+from dovetail.rewrite.inequality import inequality_joined
 from dovetail.rewrite.interval import Pair, interval_joined
 from dovetail.rewrite.names import Input, Scope
 from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Report, Views, run
@@ -55,7 +57,7 @@ class BlockPlan:
     def _promising(self) -> bool:
         kinds = [self.block.source.kind(number) for number in self.block.own()]
         called = any(self.block.start <= call.piece.start < self.block.stop for call in self.query.calls)
-        return called or T.ASOF in kinds or T.BETWEEN in kinds or sum(kind in INEQUALITIES for kind in kinds) > 1
+        return called or any(kind in (T.ASOF, T.BETWEEN, *INEQUALITIES) for kind in kinds)
 
     def _plan(self, tree: Node) -> None:
         if self.block.recursive:
@@ -135,9 +137,12 @@ class BlockPlan:
     ) -> Part | None:
         reach = left.numbers | right.numbers
         open_ = [each for each in may if each not in self.consumed and each.inputs and each.inputs <= reach]
-        outcome = interval_joined(Pair(self.query, left, right, how, self.hints), must, open_)
+        pair = Pair(self.query, left, right, how, self.hints)
+        outcome, why = interval_joined(pair, must, open_), ""
         if isinstance(outcome, str):
-            self._leave(left, right, how, outcome)
+            why, outcome = outcome, inequality_joined(pair, must, open_)
+        if isinstance(outcome, str):
+            self._leave(left, right, how, outcome if why.startswith(NO_PREDICATE) else why)
             return None
         self.consumed += outcome.consumed
         for condition in (*must, *outcome.consumed):
@@ -193,8 +198,8 @@ class BlockPlan:
         return current
 
     def _next(self, current: Part, rest: list[Part], conditions: Sequence[Condition]) -> int | None:
-        """The part to join next: one linked by an interval predicate, else one linked by an equality."""
-        for linked in (find_functions, find_overlaps, _equalities):
+        """The part to join next: one linked by an interval predicate, by an equality, or else by an inequality."""
+        for linked in (find_functions, find_overlaps, _equalities, find_inequalities):
             for place, part in enumerate(rest):
                 if linked(conditions, current.numbers, part.numbers):
                     return place

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,7 @@ from dovetail.spark.frames import quoted
 
 WORDS = {"left_semi": "left semi", "left_anti": "left anti"}
 
+JOINS = ("interval", "inequality", "as-of")
 NO_PREDICATE = "no interval predicate"
 
 Views = dict[str, DataFrame]
@@ -36,6 +38,7 @@ class Recognised:
     keys: tuple[str, ...]
     residual: tuple[str, ...]
     kind = "interval_join"
+    name = "interval"
 
     def lines(self) -> list[str]:
         """The join in a few lines."""
@@ -44,6 +47,29 @@ class Recognised:
             f"{self.left} {WORDS.get(self.how, self.how)} join {self.right}",
             f"relation: {self.relation}",
             f"intervals: ({ls}, {le}) with ({rs}, {re})",
+            f"keys: {', '.join(self.keys) or 'none'}",
+            f"residual: {' and '.join(self.residual) or 'none'}",
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class RecognisedInequality:
+    """One join by inequalities."""
+
+    left: str
+    right: str
+    how: str
+    inequalities: str
+    keys: tuple[str, ...]
+    residual: tuple[str, ...]
+    kind = "interval_join"
+    name = "inequality"
+
+    def lines(self) -> list[str]:
+        """The join in a few lines."""
+        return [
+            f"{self.left} {WORDS.get(self.how, self.how)} join {self.right}",
+            f"inequalities: {self.inequalities}",
             f"keys: {', '.join(self.keys) or 'none'}",
             f"residual: {' and '.join(self.residual) or 'none'}",
         ]
@@ -59,6 +85,7 @@ class RecognisedAsof:
     comparison: str
     keys: tuple[str, ...]
     kind = "asof_join"
+    name = "as-of"
 
     def lines(self) -> list[str]:
         """The join in a few lines."""
@@ -69,11 +96,14 @@ class RecognisedAsof:
         ]
 
 
+AnyRecognised = Recognised | RecognisedInequality | RecognisedAsof
+
+
 @dataclass(slots=True)
 class Report:
     """The report of one query: joins that were recognised, and parts that Spark plans."""
 
-    joins: list[Recognised | RecognisedAsof] = field(default_factory=list)
+    joins: list[AnyRecognised] = field(default_factory=list)
     tables: list[str] = field(default_factory=list)  # calls of table functions
     hints: list[list[str]] = field(default_factory=list)  # those of each join
     spark: list[tuple[str, str]] = field(default_factory=list)
@@ -91,10 +121,8 @@ class Report:
 
     def text(self) -> str:
         """The report for a reader."""
-        counts = {"interval": 0, "as-of": 0}
-        for join in self.joins:
-            counts["as-of" if join.kind == "asof_join" else "interval"] += 1
-        heads = [f"{count} {kind} join{'s' if count != 1 else ''}" for kind, count in counts.items() if count]
+        counts = Counter(join.name for join in sorted(self.joins, key=lambda join: JOINS.index(join.name)))
+        heads = [f"{count} {kind} join{'s' if count != 1 else ''}" for kind, count in counts.items()]
         if self.tables:
             heads.append(f"{len(self.tables)} table function{'s' if len(self.tables) > 1 else ''}")
         lines = [", ".join(heads) or "no interval join; the query goes to Spark as written"]
@@ -156,7 +184,7 @@ class Query:
         self._unused = list(source.hints)
         self._inputs = 0
 
-    def recognised(self, join: Recognised | RecognisedAsof, hints: Sequence[Hint]) -> None:
+    def recognised(self, join: AnyRecognised, hints: Sequence[Hint]) -> None:
         """Report a join that was planned, with the hints that are for it."""
         used = [hint for hint in hints if hint.join == join.kind]
         self.report.joins.append(join)

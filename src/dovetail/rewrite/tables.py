@@ -10,7 +10,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException
@@ -46,32 +45,57 @@ class Call:
     piece: Piece
     inputs: list[Piece]
     options: dict[str, str]
+    tables: dict[str, Piece]  # options that are tables
 
 
 def plan_tables(
-    spark: SparkSession, source: Source, run: Callable[[str, Views], DataFrame]
+    spark: SparkSession, source: Source, run: Callable[[str, Views], DataFrame], anywhere: bool = False
 ) -> tuple[Source, dict[str, Table]]:
     """The query with views in place of its table functions, and these views.
 
     A function of the user's with one of our names is theirs. `run` runs the query of an input over the views so far.
+    With `anywhere` the text is another statement, or a query that begins with FROM: calls stand in any part of it.
     """
     if not _may_call(source):
         return source, {}
     patches, tables = Patches(source.written), dict[str, Table]()
     names = Names(token.text for token in source.tokens)
-    for block in find_blocks(source):
+    blocks, done = find_blocks(source), set[int]()
+    if anywhere:
+        blocks.append(Block(source, 0, len(source.tokens), source.whole(), None, (), False))
+    for block in blocks:
         for call in _calls(block):
-            if spark.catalog.functionExists(call.function.name):
+            if call.piece.start in done or spark.catalog.functionExists(call.function.name):
                 continue
-            queries = [within(block, select_from(patches.render(piece.span)), patches) for piece in call.inputs]
+            done.add(call.piece.start)
             views = {name: table.frame for name, table in tables.items()}
-            frames = [run(query.format(), views) for query in queries]
+
+            def read(piece: Piece, call: Call = call, block: Block = block, views: Views = views) -> DataFrame:
+                query = within(block, select_from(patches.render(piece.span)), patches)
+                return _read(call, lambda: run(query.format(), views))
+
             view = names.fresh("dovetail_table")
-            rows = call.function.call()(*frames, **_values(spark, call))
+            frames = [read(piece) for piece in call.inputs]
+            given = {name: read(piece) for name, piece in call.tables.items()}
+            rows = call.function.call()(*frames, **_values(spark, call), **given)
             tables[view] = Table(rows, " ".join(call.piece.text.split()))
             alias = "" if source.kind(call.piece.stop) in _ALIAS else f" AS {call.function.name}"
             patches.add(call.piece.span, escaped(quoted(view) + alias))
     return Source(patches.render().format()) if tables else source, tables
+
+
+def _read(call: Call, run: Callable[[], DataFrame]) -> DataFrame:
+    """The rows of an input; a `PlanError` if it names a column that it does not have, such as one of another input."""
+    try:
+        return run()
+    except AnalysisException as error:
+        if not (error.getCondition() or "").startswith("UNRESOLVED_COLUMN"):
+            raise
+        raise PlanError(
+            f"{call.piece.text}: an input is read by itself, so that it cannot name columns of the query around it "
+            "(LATERAL, correlated subqueries); join with that query outside, or give the column as a key in `on`. "
+            f"Spark says: {str(error).partition(chr(10))[0]}"
+        ) from error
 
 
 def _may_call(source: Source) -> bool:
@@ -111,7 +135,19 @@ def _call(piece: Piece) -> Call:
     options = dict(named_options)
     if len(options) < len(named_options):
         raise PlanError(f"{piece.text}: an option is given twice.")
-    return Call(function, piece, list(map(_relation, parts[:n_inputs])), options)
+    tables = {name: _relation(value) for name, value in options.items() if _is_table(function, name, value)}
+    constants = {name: value.text for name, value in options.items() if name not in tables}
+    return Call(function, piece, list(map(_relation, parts[:n_inputs])), constants, tables)
+
+
+def _is_table(function: Function, name: str, value: Piece) -> bool:
+    """Whether the value of an option is a table: TABLE t, or a query in parentheses where the option takes tables."""
+    inside = value.inside()
+    written = value.first_kind() is T.TABLE
+    takes = "DataFrame" in str(inspect.signature(function.options()).parameters[name].annotation)
+    if written and not takes:
+        raise PlanError(f"{function.name}: {name} is a constant, not a table.")
+    return written or (takes and inside is not None and inside.first_kind() in QUERY_WORDS)
 
 
 def _relation(part: Piece) -> Piece:
@@ -122,14 +158,16 @@ def _relation(part: Piece) -> Piece:
     return part if inside is None or inside.first_kind() in QUERY_WORDS else inside
 
 
-def _option(function: Function, part: Piece) -> tuple[str, str]:
+def _option(function: Function, part: Piece) -> tuple[str, Piece]:
     source, name = part.source, part.source.tokens[part.start].text.lower()
     known = list(inspect.signature(function.options()).parameters)
     if name not in known:
         near = nearest(name, known)
         hint = "" if near is None else f"; did you mean {near!r}?"
         raise PlanError(f"{function.name} has no option {name!r}{hint} Options: {', '.join(known)}.")
-    return name, source.piece(part.start + 2, part.stop).text
+    if part.start + 2 == part.stop:
+        raise PlanError(f"{function.name}: the value of {name!r} is not a constant; it is missing.")
+    return name, source.piece(part.start + 2, part.stop)
 
 
 def _values(spark: SparkSession, call: Call) -> dict[str, Any]:
@@ -147,9 +185,7 @@ def _values(spark: SparkSession, call: Call) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """The value with decimals as numbers and structs as tuples."""
-    if isinstance(value, Decimal):
-        return float(value)
+    """The value with structs as tuples; decimals are exact."""
     if isinstance(value, dict):
         return {name: _plain(one) for name, one in value.items()}
     if isinstance(value, list):

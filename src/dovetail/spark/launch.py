@@ -33,10 +33,10 @@ from dovetail.spark.java import Java, find_java
 from dovetail.spark.settings import (
     LONGEST_SOCKET_PLACE,
     OUR_DAEMON,
-    SETTINGS,
     configured_elsewhere,
     local_cores,
     local_settings,
+    settings_beside,
     spark_home,
 )
 from dovetail.spark.warm import prepare_in_background
@@ -260,7 +260,8 @@ def _all_settings(given: Mapping[str, str]) -> dict[str, str]:
     _check_master(elsewhere, given)
     chosen = elsewhere | dict(given)
     master = chosen.get("spark.master") or os.environ.get("MASTER") or "local[*]"
-    ours = {setting.key: setting.value for setting in SETTINGS} | {"spark.master": master, "spark.app.name": "dovetail"}
+    ours = {setting.key: setting.value for setting in settings_beside(chosen)}
+    ours |= {"spark.master": master, "spark.app.name": "dovetail"}
     cores = local_cores(master)
     if cores is not None:
         ours |= local_settings(cores) | _ui_port(chosen) | _socket_directory(chosen)

@@ -1,4 +1,4 @@
-"""Tells whether a local path is one place for the driver and all executors, on a cluster of several hosts.
+"""Finds the place of a path, and tells whether a local one is the same for the driver and all executors.
 
 Spark takes such a path on each host as its own: tasks then write to, or read from, as many disks as there are hosts,
 and rows are lost without an error. So a task on each executor looks for what the driver sees there.
@@ -10,14 +10,17 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from dovetail.engine.files import Place, located
+from dovetail.engine.remote import ATTEMPTS, Remote, S3Access
 from dovetail.errors import ConfigError
 from dovetail.spark.frames import is_connect, parallelism
 from dovetail.spark.settings import local_cores
@@ -28,7 +31,54 @@ _TRIES, _TRY_S = 3, 0.3  # a network file system may show a new file late
 _SEEN: set[tuple[str, str]] = set()
 
 
-def require_shared_directory(spark: SparkSession, place: str | Path, what: str) -> None:
+def place_of(spark: SparkSession | None, path: str | Path) -> Place:
+    """The place that Spark takes a path for, with what Spark was given to reach it.
+
+    A path without a scheme is on the file system fs.defaultFS. Without a session it is local, and S3 is reached as the
+    environment says.
+    """
+    if spark is None:
+        return located(path)
+    setting = _settings(spark)
+    place = located(path, default=setting("fs.defaultFS", "file:///"))
+    if isinstance(place, Path) or place.address.startswith("hdfs:"):
+        return place
+    return Remote(place.address, _s3_access(setting, place.host))
+
+
+def _settings(spark: SparkSession) -> Callable[[str, str], str]:
+    """Hadoop's settings by name; over Spark Connect those of its session."""
+    if is_connect(spark):
+        return lambda name, default: str(spark.conf.get(name, spark.conf.get(f"spark.hadoop.{name}", default)))
+    session: Any = spark
+    conf = session._jsparkSession.sessionState().newHadoopConf()
+
+    def found(name: str, default: str) -> str:
+        secret = conf.getPassword(name) if name.endswith((".key", ".token")) else None  # credential files too
+        return "".join(secret) if secret is not None else str(conf.get(name, default))
+
+    return found
+
+
+def _s3_access(setting: Callable[[str, str], str], bucket: str) -> S3Access:
+    def of(name: str, default: str = "") -> str:
+        return setting(f"fs.s3a.bucket.{bucket}.{name}", "") or setting(f"fs.s3a.{name}", default)
+
+    anonymous = "Anonymous" in of("aws.credentials.provider")
+    return S3Access(
+        endpoint=of("endpoint"),
+        region=of("endpoint.region"),
+        key="" if anonymous else of("access.key"),
+        secret="" if anonymous else of("secret.key"),
+        token="" if anonymous else of("session.token"),
+        path_style=of("path.style.access").lower() == "true",
+        ssl=of("connection.ssl.enabled").lower() != "false",
+        anonymous=anonymous,
+        attempts=int(of("attempts.maximum") or ATTEMPTS),
+    )
+
+
+def require_shared_directory(spark: SparkSession, place: str | Place, what: str) -> None:
     """Make the directory, and raise ConfigError unless all executors see what the driver writes there.
 
     Checked once for an application, by a small job. With a local master there is nothing to check; addresses of other
@@ -56,11 +106,12 @@ def require_seen(spark: SparkSession, place: str | Path, what: str) -> None:
         _require(spark, path, path, what)
 
 
-def _local_path(place: str | Path) -> Path | None:
+def _local_path(place: str | Place) -> Path | None:
+    place = place if isinstance(place, Remote) else str(place)
     parts = urlparse(str(place))
     if parts.scheme == "file":
         return Path(unquote(parts.path))
-    return None if "://" in str(place) else Path(place).absolute()
+    return None if isinstance(place, Remote) or "://" in place else Path(place).absolute()
 
 
 def _is_known(spark: SparkSession, path: Path) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import ConfigError, PlanError
 from dovetail.spark.launch import Output, launch, launch_connect
-from dovetail.spark.settings import SETTINGS, Setting
+from dovetail.spark.settings import Setting, settings_beside
 from dovetail.spark.task_errors import translate_task_errors
 
 if TYPE_CHECKING:
@@ -90,7 +90,8 @@ def configure(spark: SparkSession) -> list[str]:
     """
     translate_task_errors()
     _set_runtime(spark, {})
-    return [line for setting in SETTINGS if (line := _left(setting, _current(spark, setting.key)))]
+    ours = settings_beside(spark.conf.getAll)
+    return [line for setting in ours if (line := _left(setting, _current(spark, setting.key)))]
 
 
 def _left(setting: Setting, now: str | None) -> str | None:
@@ -174,7 +175,7 @@ def _reuse(running: SparkSession, given: Mapping[str, str]) -> None:
 
 
 def _set_runtime(spark: SparkSession, given: Mapping[str, str]) -> None:
-    for setting in SETTINGS:
+    for setting in settings_beside({**spark.conf.getAll, **given}):
         if setting.runtime and setting.key not in given and not _is_set(spark, setting.key):
             spark.conf.set(setting.key, setting.value)
 

@@ -17,19 +17,24 @@ from dovetail.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A Spark setting, the value our joins want, and why. `runtime` means that a running session can change it."""
+    """A Spark setting, the value our joins want, and why. `runtime` means that a running session can change it.
+
+    Spark fails with it where a setting that it `needs` has another value than ours.
+    """
 
     key: str
     value: str
     reason: str
     runtime: bool
+    needs: str | None = None
 
 
 OUR_DAEMON = "dovetail.spark.daemon"
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
 
 SETTINGS: tuple[Setting, ...] = (
     Setting(
-        "spark.sql.streaming.stateStore.providerClass",
+        _PROVIDER,
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         "online joins keep their state with transformWithState, which works on RocksDB only",
         runtime=True,
@@ -39,6 +44,14 @@ SETTINGS: tuple[Setting, ...] = (
         "true",
         "a micro-batch writes what changed in the state of online joins, not whole files: its commit is much faster",
         runtime=True,
+    ),
+    Setting(
+        "spark.sql.streaming.stateStore.checkpointFormatVersion",
+        "2",
+        "the commit of a micro-batch names the state that its attempt left; else one that is repeated after two kills "
+        "may start from the state of another attempt",
+        runtime=True,
+        needs=_PROVIDER,
     ),
     Setting(
         "spark.sql.execution.arrow.pyspark.enabled",
@@ -59,6 +72,12 @@ SETTINGS: tuple[Setting, ...] = (
         runtime=False,
     ),
 )
+
+
+def settings_beside(made: Mapping[str, str]) -> list[Setting]:
+    """Our settings that go together with those that the user made."""
+    ours = {setting.key: setting.value for setting in SETTINGS}
+    return [s for s in SETTINGS if s.needs is None or made.get(s.needs, ours[s.needs]) == ours[s.needs]]
 
 
 LONGEST_SOCKET_PLACE = 61  # of a directory with unix sockets: Spark's own limit

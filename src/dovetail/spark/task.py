@@ -19,6 +19,7 @@ from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.spark.frames import is_connect
 
 _STATE = "spark.sql.streaming.internal.stateStore.partitions"
+_STATE_FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 _RUN_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
@@ -77,6 +78,17 @@ def state_partitions() -> int:
             f"df.collect there, or wrap the function: pyspark.inheritable_thread_target(df.sparkSession)(function)."
         )
     return int(found)
+
+
+def commits_name_state() -> bool:
+    """Whether all attempts of a micro-batch of the running query start from the same state; true on the driver.
+
+    In Spark's checkpoint format 2 the commit of a micro-batch names the state that its attempt left. In format 1 the
+    running query continues with that state, and a restarted one may find that of an earlier attempt. A checkpoint keeps
+    the format that it began with, whatever the session says.
+    """
+    context = TaskContext.get()
+    return context is None or (context.getLocalProperty(_STATE_FORMAT) or "1") != "1"
 
 
 _KEPT = 100  # executions or micro-batches

@@ -39,6 +39,7 @@ ASCENDING = {
     pa.date32(): [dt.date(1, 1, 1), dt.date(1969, 12, 31), dt.date(1970, 1, 1), dt.date(9999, 12, 31)],
     pa.timestamp("us"): [dt.datetime(1, 1, 1), dt.datetime(1970, 1, 1), dt.datetime(2024, 2, 29, 1, 2, 3, 4)],
     pa.timestamp("us", "UTC"): [dt.datetime(1969, 1, 1, tzinfo=dt.UTC), dt.datetime(2030, 1, 1, tzinfo=dt.UTC)],
+    pa.time64("ns"): [dt.time(0), dt.time(0, 0, 0, 1), dt.time(23, 59, 59, 999_999)],
     pa.duration("us"): [dt.timedelta(days=-3), dt.timedelta(0), dt.timedelta(microseconds=1)],
     pa.decimal128(18, 3): [Decimal("-999999999999999.999"), Decimal("-0.001"), Decimal(0), Decimal("0.002")],
     pa.decimal128(5, 2): [Decimal("-999.99"), Decimal("0.01"), Decimal("999.99")],

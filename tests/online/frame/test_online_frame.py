@@ -147,15 +147,22 @@ def test_a_stream_and_a_batch_do_not_go_together(spark: SparkSession, tmp_path: 
         dovetail.online_join(spark.createDataFrame(LEFT), feed.streams(spark)[1], on="k", retain="1 hour")
 
 
-def test_a_session_that_cannot_keep_the_state(spark: SparkSession, tmp_path: Path) -> None:
-    name = "spark.sql.streaming.stateStore.providerClass"
-    before = spark.conf.get(name)
-    spark.conf.set(name, "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider")
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("providerClass", "org.apache.spark.sql.execution.streaming.state.HDFSBackedStateStoreProvider"),
+        ("checkpointFormatVersion", "1"),
+    ],
+)
+def test_a_session_that_cannot_keep_the_state(spark: SparkSession, tmp_path: Path, name: str, value: str) -> None:
+    setting = f"spark.sql.streaming.stateStore.{name}"
+    before = spark.conf.get(setting)
+    spark.conf.set(setting, value)
     try:
-        with pytest.raises(ConfigError, match=r"dovetail\.configure"):
+        with pytest.raises(ConfigError, match=rf"{name} is '{value}'.*dovetail\.configure"):
             given(spark, tmp_path)
     finally:
-        spark.conf.set(name, before)
+        spark.conf.set(setting, before)
 
 
 def test_a_watermark_without_a_band_is_not_enough(spark: SparkSession, tmp_path: Path) -> None:

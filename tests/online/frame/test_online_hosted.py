@@ -489,7 +489,8 @@ def test_pairs_of_hot_keys_meet_in_one_bucket_and_their_rows_are_in_all(hot: lis
 
 
 @pytest.mark.parametrize(
-    ("hot", "on"), [([None], ("k",)), (["x"], ("k",)), ([1], ()), ([1], ("k", "a")), ("k", ("k",))]
+    ("hot", "on"),
+    [([None], ("k",)), (["x"], ("k",)), ([1], ()), ([1], ("k", "a")), ("k", ("k",)), (7, ("k",)), ([1.5], ("k",))],
 )
 def test_hot_keys_that_cannot_be_are_refused(hot: Any, on: tuple[str, ...]) -> None:
     with pytest.raises(PlanError, match="hot="):
@@ -543,7 +544,7 @@ def test_rows_leave_when_none_that_may_come_can_match_them() -> None:
     assert lateness is not None
     assert lateness.watermark([None, 5]) is None
     assert lateness.watermark([9_000_000, 10_000_000]) == 6_000_000
-    assert [lateness.expiry(side, 0) for side in (0, 1)] == [3_000_000, 2_000_000]
+    assert list(lateness.reach) == [3_000_000, 2_000_000]
     header = header_of()
     for now, expiry in enumerate((30, 10, 50, 70)):
         header.add_pieces([1 << 20], 5, now, expiry, goes_on=False)
@@ -691,5 +692,5 @@ def test_requests_that_cannot_be_right(given: dict[str, Any], message: str) -> N
 
 
 def test_requests_that_are_not_supported() -> None:
-    with pytest.raises(UnsupportedError, match="a band alone cannot be found"):
+    with pytest.raises(UnsupportedError, match="a band or a relation alone cannot be found"):
         request(on=None, within=("x", 1), algorithm="xjoin")

@@ -18,10 +18,12 @@ from tests.oracle import bag, online_join
 
 from dovetail.engine.layout import How
 from dovetail.errors import ConfigError, PlanError
+from dovetail.joins.interval.relation import Relation
 from dovetail.joins.online.answers import PHASE_COLUMN
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
-from dovetail.joins.online.bucket_state import Lateness, lateness_of
+from dovetail.joins.online.bucket_state import Lateness, Span, lateness_of
 from dovetail.joins.online.graph import SIDES, Band, Predicate, pair_graph
+from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.plan.batch_task import join_buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
@@ -144,7 +146,7 @@ class Query:
             self.came[side].extend(some)
         lines = [
             {"side": side, "part": 0, "number": at, "n": len(some), "ends": False,
-             "rows": pa.RecordBatch.from_pylist(some, SCHEMAS[side]).serialize().to_pybytes()}
+             "rows": pa.RecordBatch.from_pylist(some, self.join.inputs[side][1]).serialize().to_pybytes()}
             for at, (side, some) in enumerate(rows) if some
         ]  # fmt: skip
         lines += [{"side": s, "part": 0, "number": 99, "n": 0, "ends": ends, "rows": None} for s in (0, 1)]
@@ -208,6 +210,44 @@ def test_all_rows_once_under_restarts_other_budgets_and_lost_attempts(how: str, 
                 query.fire(number, 1000 * number + 500)
         query.batch(9, [], 9000, tries=2, ends=True)
         query.check()
+
+
+SPAN_SCHEMAS = [schema.append(pa.field("end", pa.timestamp("us", "UTC"))) for schema in SCHEMAS]
+
+
+def spans_query(how: Any, timed: str, relation: str = "equals") -> Query:
+    """A query of intervals, with a watermark on one of their bounds."""
+    pair = Pair(("k",), Intervals((("at", "end"), ("at", "end")), Relation.parse(relation)), how=how)
+    join = BucketJoin("diner", pair, 1 << 20, False, tuple(zip(SIDES, SPAN_SCHEMAS, strict=True)))
+    return Query(join, "batch", lateness=lateness_of(pair_graph(pair.predicate), 2 * [{timed: 0}]))
+
+
+def test_intervals_without_an_end_come_alone_at_once_also_if_no_other_row_came() -> None:
+    query = spans_query("left", "at", "overlapping")
+    query.batch(0, [(0, [{"k": 1, "at": at(5), "end": None, "a": 1}])], 0)
+    query.batch(1, [(1, [{"k": 1, "at": at(5), "end": at(9), "b": 1}])], 1000)
+    assert found(query.answers) == Counter({(1, 1, None): 1})
+
+
+def test_rows_that_match_nothing_keep_no_others_in_the_state() -> None:
+    query = spans_query("left", "at")
+    lines = [{"k": 1, "at": at(5), "end": at(9), "a": 1}, {"k": None, "at": at(10**6), "end": at(10**7), "a": 2}]
+    query.batch(0, [(0, lines)], 0)
+    (span,) = json.loads(query.stored[HEADER][0])["spans"]
+    assert Span(*span).expiry == 1000 * ms(5)  # equal intervals start then
+    assert found(query.answers) == Counter({(None, 2, None): 1})
+
+
+def test_watermarks_stay_on_the_bounds_that_the_checkpoint_has() -> None:
+    """A row with an early start and a late end would leave by the new watermark before its partner comes."""
+    for how in ("inner", "left"):
+        query = spans_query(how, "at")
+        query.batch(0, [(side, [{"k": side, "at": at(10), "end": at(100), "ab"[side]: 1}]) for side in (0, 1)], 0)
+        query.lateness = spans_query(how, "end").lateness
+        with pytest.raises(
+            ConfigError, match=r"watermarks on \['at', 'at'\].*this query on \['end', 'end'\].*as before"
+        ):
+            query.batch(1, [(1, [{"k": 1, "at": at(10), "end": at(100), "b": 2}])], 1000)
 
 
 @pytest.mark.parametrize("how", OUTER)

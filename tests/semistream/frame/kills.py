@@ -25,10 +25,14 @@ from pyarrow import parquet
 from tests.busy_machine import TooBusyError, raise_failure
 from tests.semistream.frame.cases import drop_file, page_store
 
+from dovetail.joins.semistream.master.page_file.generation import versions
+from dovetail.joins.semistream.master.page_file.reader import PageFileSource
+from dovetail.joins.semistream.master.page_file.writer import write_pages
+
 FILES, ROWS, KEYS = 5, 120, 90
 MEMORIES = ("512KB", "36KB", "2MB", "48KB", "100KB")
 MODES = ("per_batch", "carry")
-_SCRIPT = Path(__file__).with_name("killed_query.py")
+_SCRIPT, _CHANGES = (Path(__file__).with_name(name) for name in ("killed_query.py", "killed_changes.py"))
 
 
 def prepare(place: Path, files: int) -> None:
@@ -82,12 +86,82 @@ def _commits(place: Path, modes: Sequence[str]) -> int:
     return sum(len(list(files)) for files in found)
 
 
-def _started(place: Path, modes: Sequence[str], start: int) -> subprocess.Popen[bytes]:
+def prepare_changes(place: Path, files: int) -> list[dict[int, int]]:
+    """Input files, a page file and files of changes; the master rows after each of these."""
+    prepare(place, files)
+    rng = random.Random(7)  # noqa: S311  (cases, not secrets)
+    rows = dict.fromkeys(range(KEYS), 0)
+    write_pages(place / "m.pages", pa.table({"k": list(rows), "made": list(rows.values())}), "k", page=128, unique=True)
+    found = [dict(rows)]
+    for number in range(files):
+        changes = [(rng.randrange(KEYS + 10), 100 * number + at, rng.choice("cud")) for at in range(20)]
+        for key, made, op in changes:
+            rows.pop(key, None)
+            rows |= {} if op == "d" else {key: made}
+        names = ("k", "made", "op", "lsn")
+        columns = zip(*((key, made, op, made) for key, made, op in rng.sample(changes, 20)), strict=True)
+        drop_file(place / "feed", pa.table(dict(zip(names, map(list, columns), strict=True))), number)
+        found.append(dict(rows))
+    return found
+
+
+def run_killed_changes(place: Path, kills: int, seed: int, files: int) -> list[dict[int, int]]:
+    """Start, kill and start again a stream of changes and streams that are enriched, until they have read all files."""
+    found, modes = prepare_changes(place, files), ("changes", *MODES)
+    rng, killed = random.Random(seed), 0  # noqa: S311  (moments, not secrets)
+    while True:
+        (place / "started").unlink(missing_ok=True)
+        query = _started(place, (), killed, _CHANGES)
+        end, wanted = None, _commits(place, modes) + rng.randrange(3)
+        while query.poll() is None:
+            time.sleep(0.1)
+            if end is None and killed < kills and (place / "started").exists() and _commits(place, modes) >= wanted:
+                end = time.monotonic() + rng.uniform(0.0, 2.0)
+            if end is not None and time.monotonic() > end:
+                os.killpg(query.pid, signal.SIGKILL)
+                query.wait()
+                killed += 1
+                break
+        else:
+            if not query.returncode:
+                return found
+            with contextlib.suppress(TooBusyError):  # it goes on with the next start
+                raise_failure(place / "log")
+
+
+def check_changes(place: Path, found: list[dict[int, int]], files: int) -> None:
+    """Each micro-batch made one version; every row is there once, by the version logged for its micro-batch."""
+    assert stored_rows(place / "m.pages", None) == found[-1]
+    by_version = {version: stored_rows(place / "m.pages", version) for version in versions(place / "m.pages")}
+    assert all(rows in found for rows in by_version.values())
+    for mode in MODES:
+        logged = {
+            int(file.name.split(".")[0]): json.loads(file.read_text())["version"]
+            for file in (place / mode / "versions").glob("*/*/[0-9]*.json")
+        }
+        ids = Counter[int]()
+        for kept in (place / mode / "out").glob("*.parquet"):
+            for row in parquet.read_table(kept).to_pylist():
+                ids[row["id"]] += 1
+                assert row["made"] == by_version[logged[int(kept.stem)]].get(row["k"]), (mode, kept.stem, row)
+        assert ids == Counter(range(files * ROWS))
+
+
+def stored_rows(path: Path, version: str | None) -> dict[int, int]:
+    """All rows of a version."""
+    pages = PageFileSource(str(path)).open(version)
+    rows = [row for page in range(len(pages.starts) - 1) for row in pages.read(page, 1).to_pylist()]
+    pages.close()
+    assert len({row["k"] for row in rows}) == len(rows)
+    return {row["k"]: row["made"] for row in rows}
+
+
+def _started(place: Path, modes: Sequence[str], start: int, script: Path = _SCRIPT) -> subprocess.Popen[bytes]:
     cores, partitions, memory = 1 + start % 3, (2, 1, 5, 3)[start % 4], MEMORIES[start % len(MEMORIES)]
     settings = json.dumps({"cores": cores, "partitions": partitions, "memory": memory})
     with (place / "log").open("ab") as log:
         return subprocess.Popen(
-            [sys.executable, str(_SCRIPT), str(place), settings, *modes],
+            [sys.executable, str(script), str(place), settings, *modes],
             stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
             env=os.environ | {"PYTHONPATH": str(Path.cwd())},
         )  # fmt: skip

@@ -94,5 +94,5 @@ def test_a_log_that_tasks_do_not_share_is_refused(spark: SparkSession, tmp_path:
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(tmp_path / "checkpoint"))
     with pytest.raises(StreamingQueryException, match=r"does not see what the driver wrote to .*log.* versions="):
         writer.trigger(availableNow=True).start().awaitTermination()
-    with pytest.raises(PlanError, match="versions='s3://bucket/log' is no path of a directory"):
-        enrich(file_stream(spark, tmp_path / "in"), store, versions="s3://bucket/log", **asked)
+    with pytest.raises(PlanError, match="versions: gs://bucket/log is on a file system"):
+        enrich(file_stream(spark, tmp_path / "in"), store, versions="gs://bucket/log", **asked)

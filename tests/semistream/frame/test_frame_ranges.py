@@ -16,7 +16,8 @@ from tests.semistream.frame.cases import Ledger, bag, drop_file, file_stream, pa
 from tests.semistream.frame.test_frame_at import clean, expected, orders
 
 from dovetail import MasterStore, dead_letter, enrich, plan_enrich
-from dovetail.errors import DataError, PlanError
+from dovetail.errors import ConfigError, DataError, PlanError
+from dovetail.joins.semistream.master.page_file.generation import load_version
 from dovetail.joins.semistream.master.page_file.range_file import write_range_pages
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.plan import build_ranges
@@ -176,6 +177,34 @@ def test_bands_of_dates_text_and_validity_beside_a_range(spark: SparkSession, tm
     options: dict[str, Any] = {"at": "day", "valid": ("since", "until"), "how": "left", "columns": ["id", "band"]}
     out = enrich(rows, store, on=("name", ("lo", "hi")), **options)
     assert bag(out) == {(1, 1): 1, (2, 2): 1, (3, 3): 1, (4, None): 1}
+
+
+def test_values_of_another_width_and_a_store_that_was_built_otherwise(spark: SparkSession, tmp_path: Path) -> None:
+    bands = spark.createDataFrame([(0, 9, "low"), (10, None, "high")], "lo int, hi int, band string")
+    store = MasterStore.build(bands, tmp_path / "m.pages", bounds=("lo", "hi"), unique=True)
+    rows = spark.createDataFrame([(1, 5), (2, 1 << 40), (3, -1)], "id int, v bigint")
+    out = enrich(rows, store, on=("v", ("lo", "hi")), how="left", columns=["id", "band"], memory="1MB")
+    assert bag(out) == {(1, "low"): 1, (2, "high"): 1, (3, None): 1}
+    MasterStore.build(bands, tmp_path / "m.pages", bounds=("hi", "lo"))
+    with pytest.raises(ConfigError, match=r"bounds \['hi', 'lo'\]; this query was planned for .*bounds \['lo', 'hi'\]"):
+        store.at()
+    with pytest.raises(PlanError, match=r"key: there is no column \['no'\]; there are \['lo', 'hi', 'band'\]"):
+        MasterStore.build(bands, tmp_path / "x.pages", "no", bounds=("lo", "hi"))
+    with pytest.raises(PlanError, match="is for ranges"):
+        MasterStore.build(bands, tmp_path / "x.pages", "lo", closed="left")
+
+
+def test_open_ranges_are_not_copied_to_every_part(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(build_ranges, "_PART_ROWS", 100)
+    rows = spark.range(2000).selectExpr("id lo", "cast(null as bigint) hi", "id r")
+    store = MasterStore.build(rows, tmp_path / "m.pages", bounds=("lo", "hi"))
+    found = load_version(tmp_path / "m.pages")
+    assert len(found.parts) > 2
+    assert found.rows < 4 * 2000
+    given = spark.createDataFrame([(0,), (99,), (1234,)], "v bigint")
+    assert enrich(given, store, on=("v", ("lo", "hi")), overlap="all", memory="4MB").count() == 1 + 100 + 1235
 
 
 def test_an_empty_store_and_rows_without_a_key(spark: SparkSession, tmp_path: Path) -> None:

@@ -127,7 +127,10 @@ def test_an_index_merged_in_stretches_is_the_index(tmp_path: Path) -> None:
         stretches = index_merge.plan_stretches(tmp_path, parts, each)
         merged = [index_merge.merge_stretch(tmp_path, parts, s) for s in rng.permutation(np.array(stretches, object))]
         assert (len(stretches) > 1) == (each < 1401)
+        index_merge.join_stretches(tmp_path, [stretch.first for stretch in stretches])
         stored = np.fromfile(tmp_path / "index.codes", "<i8"), np.fromfile(tmp_path / "index.pages", "<i4")
+        for name in ("index.codes", "index.pages"):
+            (tmp_path / name).unlink()
         assert sorted(zip(*stored, strict=True)) == sorted(zip(codes, pages, strict=True))
         assert (np.diff(stored[0]) >= 0).all()
         homes: dict[int, set[int]] = {}

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.joins.semistream.master.page_file.generation import Holds
+from dovetail.joins.semistream.master.page_file.holds import Holds
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
 
@@ -47,7 +47,7 @@ def test_a_version_stays_what_it_was(tmp_path: Path) -> None:
 
 def test_versions_that_streams_need_are_not_pruned(tmp_path: Path) -> None:
     path, found = tmp_path / "p", []
-    holds = Holds(str(path), "query")
+    holds = Holds(path, "query")
     for stamp in range(4):
         write_pages(path, table(stamp, 20), "k", page="1KB")
         store = MasterStore.open(path)
@@ -71,7 +71,7 @@ def test_where_nothing_can_be_held_is_told(tmp_path: Path) -> None:
     write_pages(tmp_path / "p", table(1, 20), "k", page="1KB")
     (tmp_path / "p" / ".held").write_text("")
     with pytest.raises(ConfigError, match=r"\.held cannot be written .*as_of='answered'"):
-        Holds(str(tmp_path / "p"), "query").take(0, MasterStore.open(tmp_path / "p").version())
+        Holds(tmp_path / "p", "query").take(0, MasterStore.open(tmp_path / "p").version())
 
 
 def test_changed_pages(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dovetail.joins.semistream.kernels import message_parts as kernels
-from dovetail.joins.semistream.master.page_file.reader import joined_pages
+from dovetail.joins.semistream.master.page_file.decode import joined_pages
 
 SCHEMA = pa.schema(
     [("k", pa.int32()), ("t", pa.string()), ("w", pa.large_binary()), ("b", pa.bool_()), ("d", pa.date32())]

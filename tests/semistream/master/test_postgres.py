@@ -20,6 +20,7 @@ from tests.semistream.master.models import assert_finds, assert_is, assert_reads
 from tests.semistream.master.server import PASSWORD, Server
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
+from dovetail.joins.semistream.master.pages import Resting
 from dovetail.joins.semistream.master.postgres.connection import query
 from dovetail.joins.semistream.master.postgres.source import PgColumn, key_columns, key_condition, sent_keys
 from dovetail.joins.semistream.master.store import MasterStore
@@ -230,6 +231,20 @@ def test_a_marker_of_ones_own(postgres: Server, store: MasterStore) -> None:
         assert pages.version == marked.version() == "0"
     postgres.execute(*rows(4))
     assert marked.version() == "4"
+
+
+def test_pages_that_rest_wake_up_if_their_version_is_still_there(postgres: Server, store: MasterStore) -> None:
+    with closing(store.at()) as pages:
+        assert isinstance(pages, Resting)
+        assert pages.wake()  # they do not rest yet
+        pages.rest()
+        assert pages.wake()
+        postgres.execute("UPDATE t SET stamp = 9")
+        assert set(pages.read(3, 9)["stamp"].to_pylist()) == {0}  # awake, they have a snapshot
+        pages.rest()
+        assert not pages.wake()
+        with pytest.raises(ConfigError, match="keeps no old versions"):
+            pages.read(3, 9)
 
 
 def test_a_reader_sees_one_version_while_others_write(postgres: Server, store: MasterStore) -> None:

@@ -16,6 +16,7 @@ import pytest
 from tests.semistream.master.models import assert_finds, assert_is, assert_reads_many, keys_of, master
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
+from dovetail.joins.semistream.master.pages import Resting
 from dovetail.joins.semistream.master.store import MasterStore
 
 DECLARED = {
@@ -143,6 +144,8 @@ def test_a_file_in_wal_mode_is_read_while_it_is_written(tmp_path: Path) -> None:
         for stamp in (1, 2):
             writer.execute("UPDATE t SET stamp = ?", [stamp])
             assert set(pages.read(3, 9)["stamp"].to_pylist()) == {0}
+            assert isinstance(pages, Resting)
+            assert pages.wake()
             assert store.version() != first
             newer = store.at()
             assert set(newer.read(3, 9)["stamp"].to_pylist()) == {stamp}
@@ -162,8 +165,11 @@ def test_another_file_that_is_written_is_an_error_and_then_another_version(tmp_p
     store = MasterStore.sqlite(path, "t", "k", page="1KB")
     pages = store.at()
     assert pages.read(0, 1).num_rows == 64
+    assert isinstance(pages, Resting)
+    assert pages.wake()
     with closing(sqlite3.connect(path)) as writer, writer:
         insert(writer, some_rows(5000, 1))
+    assert not pages.wake()
     with pytest.raises(ConfigError, match="was written while version"):
         pages.read(0, 1)
     fresh = store.at()

@@ -189,16 +189,36 @@ def test_cells_hold_what_their_values_may_match(seed: int) -> None:
             assert (rows[cells == cell] == row).sum() == 1
     overlaps = any(group[a] == group[b] and start[b] < end[a] for b in range(n) for a in range(b))
     assert (first_overlap(group, start, end) is not None) == overlaps
+    meets = any(group[a] == group[b] and start[b] <= end[a] for b in range(n) for a in range(b))
+    assert (first_overlap(group, start, end, touching=True) is not None) == meets
+
+
+def test_open_ranges_are_not_copied_to_every_part(tmp_path: Path) -> None:
+    starts = list(range(4000))
+    rows = pa.table({"lo": starts, "hi": pa.array([None] * 4000, pa.int64()), "r": starts})
+    found = write_range_pages(tmp_path / "m", rows, (), ("lo", "hi"), parts=20)
+    assert len(found.parts) > 2
+    assert found.rows < 4 * 4000
+    pages = PageFileSource(str(tmp_path / "m")).open()
+    case = Case(pa.table({"v": [0, 7, 1500, 3999]}), pages, rows, ("v",), 9)  # type: ignore[arg-type]
+    spec = HybridJoin(pages=pages, on=case.on, check=check(case, "both", "all"), columns=("r",))
+    met = run(spec, case).bag
+    assert sum(met.values()) == 1 + 8 + 1501 + 4000
 
 
 def test_ranges_that_overlap_are_refused_when_they_are_built_or_met(tmp_path: Path) -> None:
     rows = pa.table({"c": ["a", "a", "b", "a"], "lo": [0, 5, 3, 9], "hi": [5, 9, 8, 12]})
-    write_range_pages(tmp_path / "m", rows, "c", ("lo", "hi"), unique=True, parts=2)
+    write_range_pages(tmp_path / "m", rows, "c", ("lo", "hi"), unique=True, parts=2, closed="left")
+    with pytest.raises(DataError, match=r"'lo': 0, 'hi': 5} and {'c': 'a', 'lo': 5, 'hi': 9}; .*closed='left'"):
+        write_range_pages(tmp_path / "m", rows, "c", ("lo", "hi"), unique=True)
+    days = rows.set_column(1, "lo", rows["lo"].cast(pa.int32()).cast(pa.date32()))
+    days = days.set_column(2, "hi", days["hi"].cast(pa.int32()).cast(pa.date32()))
+    write_range_pages(tmp_path / "days", days, "c", ("lo", "hi"), unique=True)
     wrong = pa.concat_tables([rows, pa.table({"c": ["b"], "lo": [7], "hi": [20]})])
     with pytest.raises(
         DataError, match=r"ranges overlap: {'c': 'b', 'lo': 3, 'hi': 8} and {'c': 'b', 'lo': 7, 'hi': 20}"
     ):
-        write_range_pages(tmp_path / "m", wrong, "c", ("lo", "hi"), unique=True)
+        write_range_pages(tmp_path / "m", wrong, "c", ("lo", "hi"), unique=True, closed="left")
     write_range_pages(tmp_path / "m", wrong, "c", ("lo", "hi"))
     pages = PageFileSource(str(tmp_path / "m")).open()
     case = Case(pa.table({"c": ["b", "a"], "v": [3, 5]}), pages, wrong, ("c", "v"), 9)  # type: ignore[arg-type]

@@ -30,6 +30,7 @@ from dovetail.joins.interval.plan.ranges import RangesRoute, points_from_hint
 from dovetail.joins.interval.plan.sides import Side, as_column, output_columns, prepare, project
 from dovetail.joins.interval.plan.slack import with_slack
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
+from dovetail.joins.interval.plan.text import coded_texts
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
 from dovetail.spark.frames import arrow_type, is_connect, quoted
@@ -135,6 +136,11 @@ class IntervalPlan:
                 f"{side.shown}: {stats.rows:,} rows, {stats.usable:,} usable, {side.bound_type.simpleString()} bounds "
                 f"closed {side.closed}, mean length {stats.mean_length:.6g}, longest {stats.max_length:.6g}"
             )
+        asked = request.right_interval if self.inputs.left.exchanged else request.left_interval
+        if asked != self.request.left_interval:
+            lines.append(
+                "texts as bounds: rows are joined by the numbers of their first bytes, the texts are a condition"
+            )
         return "\n".join([*lines, *route.explain(), *self.decision.explain()])
 
     def _sides(self) -> list[tuple[Side, SideStatistics]]:
@@ -150,7 +156,7 @@ def interval_join(left: DataFrame, right: DataFrame, request: Request) -> DataFr
         right: The other.
         left_interval: Names of the left start and end columns, or of a struct column with two fields. Bounds are
             numbers, decimals, dates, timestamps, times or day-time intervals; both inputs are cast to Spark's common
-            type.
+            type. They may also be texts, or all binary, in the order of their bytes.
         right_interval: The same for the right input.
         relation: `overlapping` (they share a point), one of Allen's relations (before, after, meets, met_by, overlaps,
             overlapped_by, starts, started_by, covers, covered_by, ends, ended_by, equals; contains, during, finishes
@@ -225,6 +231,7 @@ def interval_count(left: DataFrame, right: DataFrame, request: Request) -> int:
     >>> dovetail.interval_count(shifts, shifts, relation="before", closed="both")
     0
     """
+    left, right, request = coded_texts(left, right, request)
     if request.condition is not None or (request.slack is not None and request.slack.max_gap is None):
         return make_plan(left, right, request).frame().count()
     # Bounds that fit the budget are counted on the driver; otherwise left rows are counted by tasks and added up.
@@ -278,7 +285,9 @@ def interval_topk(left: DataFrame, right: DataFrame, request: TopRequest) -> Dat
 
 def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPlan:
     """The plan of a request over two DataFrames; runs a small job for their statistics."""
-    sides, asked = _prepared(left, right, request), request
+    asked = request
+    left, right, request = coded_texts(left, right, request)
+    sides = _prepared(left, right, request)
     if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides are exchanged
         request = request.mirrored(output_columns(*sides, request))
         first, second = prepare(right, left, request)
@@ -294,11 +303,12 @@ def count_rows(
     """Left rows with the number of their matches, `n_overlaps`; all of left's columns, or those given."""
     if COUNT in left.columns:
         raise PlanError(f"left input already has a column {COUNT!r}; rename it first", argument="left")
+    columns = tuple(left.columns) if columns is None else columns
     request = replace(request, how="left_anti")  # every left row is kept, and right rows are not
+    left, right, request = coded_texts(left, right, request)
     one, other, request = with_slack(*_prepared(left, right, request), request)
     inputs = _inputs(request, one, other)
-    wanted = inputs.left.payload if columns is None else columns
-    return choose_counts(inputs).counts(*inputs.checked()).select(*map(quoted, wanted), COUNT)
+    return choose_counts(inputs).counts(*inputs.checked()).select(*map(quoted, columns), COUNT)
 
 
 def _overlap_length(left: Side, right: Side) -> str:

@@ -199,14 +199,17 @@ def _pair(closed: object) -> tuple[str, str]:
     )
 
 
-_EQUALITIES = frozenset({"starts", "started_by", "ends", "ended_by", "equals", "meets", "met_by"})
+EQUALITIES = frozenset({"starts", "started_by", "ends", "ended_by", "equals", "meets", "met_by"})
+
+
+_ORDERS = tuple(map(frozenset, (("before",), ("before", "meets"), ("after",), ("after", "met_by"))))
 
 
 def strategy(relation: Relation) -> str:
-    """How pairs of a relation can be found: bins, equality, order (before, after) or nested_loop."""
-    if relation.only in _EQUALITIES:
+    """How pairs of a relation can be found: bins, equality, order (one inequality of bounds) or nested_loop."""
+    if relation.only in EQUALITIES:
         return "equality"
-    if relation.only in ("before", "after"):
+    if relation.names in _ORDERS:
         return "order"
     return "nested_loop" if _holds_apart(relation) else "bins"
 

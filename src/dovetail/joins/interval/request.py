@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dovetail.engine.layout import How
@@ -158,7 +159,7 @@ class PairOptions:
 
     def _slack(self) -> Slack | None:
         fraction, reciprocal = self.min_fraction, parse_flag("reciprocal", self.reciprocal)
-        number = isinstance(fraction, (int, float)) and not isinstance(fraction, bool)
+        number = isinstance(fraction, (int, float, Decimal)) and not isinstance(fraction, bool)
         if fraction is not None and (not number or not 0 < fraction <= 1):
             raise PlanError(f"min_fraction={fraction!r} must be above 0 and at most 1.", argument="min_fraction")
         if reciprocal and fraction is None:
@@ -220,12 +221,28 @@ class JoinOptions(PairOptions):
 
 
 class Band(NamedTuple):
-    """A band: low <= right column - left column <= high; None for no limit."""
+    """A band: low <= right column - left column <= high; None for no limit. `closed` says which limits are included."""
 
     left: str
     right: str
     low: Distance | None
     high: Distance | None
+    closed: Closed = "both"
+
+    @property
+    def with_low(self) -> bool:
+        """Whether the low limit is included."""
+        return self.closed in ("left", "both")
+
+    @property
+    def with_high(self) -> bool:
+        """Whether the high limit is included."""
+        return self.closed in ("right", "both")
+
+    def __str__(self) -> str:
+        low = "" if self.low is None else f"{self.low} {'<=' if self.with_low else '<'} "
+        high = "" if self.high is None else f" {'<=' if self.with_high else '<'} {self.high}"
+        return f"{low}right.{self.right} - left.{self.left}{high}"
 
 
 class BandRequest(NamedTuple):
@@ -244,6 +261,7 @@ class BandOptions:
 
     within: BandGiven | Sequence[BandGiven]
     on: Keys | None = None
+    closed: Closed = "both"
     condition: Column | str | None = None
     how: HowName = "inner"
     algorithm: Algorithm = "auto"
@@ -255,20 +273,20 @@ class BandOptions:
 
     def request(self) -> BandRequest:
         """The join, or a `PlanError` that says what to change."""
-        rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name != "within"}
+        rest = {name: getattr(self, name) for name in self.__dataclass_fields__ if name not in ("within", "closed")}
         join = JoinOptions(**rest, closed="both", invalid="null")
         join.request()  # every other option is checked here
-        return BandRequest(_bands(self.within), join)
+        return BandRequest(_bands(self.within, one_of("closed", self.closed, get_args(Closed))), join)
 
 
-def _bands(within: Any) -> tuple[Band, ...]:
+def _bands(within: Any, closed: Closed) -> tuple[Band, ...]:
     listed = [within] if isinstance(within, tuple) and within and isinstance(within[0], str) else within
     if not isinstance(listed, (list, tuple)) or not listed:
         listed = [None]
-    return tuple(map(_band, listed))
+    return tuple(_band(each, closed) for each in listed)
 
 
-def _band(given: Any) -> Band:
+def _band(given: Any, closed: Closed) -> Band:
     if not isinstance(given, (tuple, list)) or len(given) != 4 or not all(isinstance(c, str) for c in given[:2]):
         raise PlanError(
             f"within: {given!r} must be (left column, right column, low, high), for low <= right - left <= high; or a "
@@ -281,7 +299,7 @@ def _band(given: Any) -> Band:
         raise PlanError(f"within: {given!r} has no limit; give low, high or both.", argument="within")
     if len(timely) == 1 and low is not None and high is not None and low > high:  # type: ignore[operator]  # of one kind
         raise PlanError(f"within: {given!r} has low above high, so that nothing matches.", argument="within")
-    return Band(given[0], given[1], low, high)
+    return Band(given[0], given[1], low, high, closed)
 
 
 @dataclass(frozen=True, kw_only=True)

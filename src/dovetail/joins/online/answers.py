@@ -122,6 +122,7 @@ class Asked:
             metrics.peak("input_buffer", self._until.largest, unit="rows")
 
 
+_PAIR_BYTES = 160  # of a pair whose bounds are compared: four bounds, as columns and as codes, with their copies
 _COPIES = 2.5  # rows are gathered before they are put together
 
 
@@ -178,6 +179,8 @@ class Answers:
 
     def batches(self, rows: Sequence[NamedRows], refs: Sequence[I64], phase: str) -> Iterator[pa.RecordBatch]:
         """The combinations of the rows named in `refs`, by input."""
+        if self._keys.bounds is not None:
+            refs = self._related(rows, refs, self._keys.bounds)
         done = 0
         while done < len(refs[0]):
             picks = self._fitting(rows, [some[done:] for some in refs])
@@ -186,6 +189,18 @@ class Answers:
             if batch.num_rows:
                 self._progress.gave(phase, batch.num_rows)
                 yield batch
+
+    def _related(
+        self, rows: Sequence[NamedRows], refs: Sequence[I64], bounds: Sequence[Sequence[str]]
+    ) -> Sequence[I64]:
+        """The pairs whose intervals stand in the relation; only their bounds are read, as many as fit in the room."""
+        step, kept = max(1, self.room.used // _PAIR_BYTES), []
+        for start in range(0, len(refs[0]), step):
+            some = [each[start : start + step] for each in refs]
+            taken = [of.take_columns(names, Picks.of(at)) for of, names, at in zip(rows, bounds, some, strict=True)]
+            kept.append(start + np.flatnonzero(self._keys.related(taken)))
+        found = np.concatenate(kept) if kept else np.zeros(0, np.int64)
+        return [each[found] for each in refs]
 
     def _fitting(self, rows: Sequence[NamedRows], refs: Sequence[I64]) -> list[Picks]:
         """As many combinations as fit, at least one; one that is wider than the room is charged in addition."""

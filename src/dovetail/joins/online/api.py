@@ -9,19 +9,22 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.layout import key_pairs
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import multi_schema
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_rule import hot_as_text
-from dovetail.joins.online.graph import SIDES, JoinGraph, Predicate, Term, join_graph, opened, pair_graph
+from dovetail.joins.online.graph import SIDES, Band, JoinGraph, Predicate, Term, join_graph, opened, pair_graph
+from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.plan.plan import (
     End,  # noqa: F401  (it is in the type of an option)
     Inputs,
     Named,
     OnlinePlan,
     arrow_schema,
+    quoted,
     with_collation_keys,
 )
 from dovetail.joins.online.plan.task import CHANGE_COLUMN
@@ -36,6 +39,8 @@ from dovetail.spark.frames import arrow_type
 from dovetail.spark.inputs import check_collations
 
 _PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
+_PAIR_RELATION = "a bound of both inputs' intervals, the start of each for most relations"
+_BOUND_OF = "dovetail_bound_of_"
 _TREE_BANDS = "all inputs and, between all that are joined, a band (first time, second time, timedelta, timedelta)"
 
 
@@ -52,7 +57,18 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
             times, bounds are timedeltas or texts such as "-10 minutes". It needs no equal columns with diner and pmj.
             If both columns have a watermark, rows that are too late are dropped and counted, and rows leave the state
             once none that may still come can match them.
-        closed: The bounds of the band that are part of it: both, left (lo), right (hi) or neither.
+        relation: The relation between the interval of a left row and that of a right row: "overlapping", "covers",
+            "during", "before", "meets", ... or a set of them, as in `interval_join`. With equal columns in `on`, every
+            algorithm takes it; without, diner and pmj. Null, empty and inverted intervals match nothing. If both inputs
+            have a watermark on the start of their intervals (for some relations on the end), rows leave the state once
+            no interval that may still come can stand in the relation to them. Give it, or `within`.
+        left_interval: The columns of left's intervals: ("start", "end"), or one column of points, or of structs.
+        right_interval: The same of right.
+        strict: Allen's own relations: equal intervals do not start, end or cover each other.
+        closed: The bounds that are part of the band, both by default: both, left (lo), right (hi) or neither; of
+            intervals, left by default, or a pair of these, one per input. Points have both bounds.
+        null_safe: Nulls of the columns in `on` equal each other, as `<=>` in Spark. A null in the column of a band or
+            in an interval still matches nothing.
         how: inner, left, right, full, left_semi or left_anti, also by Spark's other names. A row without a partner
             comes once, when it leaves: when the watermark or `retain` rules out further matches, or at the end of
             input, and after everything owed to it. A semi join gives a row at its first match.
@@ -186,18 +202,19 @@ def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePla
         names = {(side, old): new for side, some in zip(SIDES, by_side, strict=True) for old, new in some.items()}
     wanted = wanted_columns(request.columns, list(names.values()))
     left, right, request, extra = _pair_by_collation(left, right, request)
+    left, right, request, nested = _pair_by_intervals(left, right, request)
     request = _opened(left, request)
-    graph = pair_graph(Predicate(request.on, request.within))
+    graph = pair_graph(Predicate(request.on, request.within, request.null_safe))
     inputs = Inputs.of({"left": left, "right": right}, graph, terms, request.end_of_input)
-    inputs.check(_PAIR_BANDS)
+    inputs.check(_PAIR_RELATION if isinstance(request.within, Intervals) else _PAIR_BANDS)
     _check_copies(request, inputs.partitions)
     schemas = {name: arrow_schema(frame) for name, frame in inputs.frames.items()}
-    pair = Pair(request.on, request.within, how=request.how)
+    pair = Pair(request.on, request.within, how=request.how, null_safe=request.null_safe)
     pair.spec(terms.algorithm, SIDES, terms.with_phase).layout(schemas)  # refuses keys that do not fit the inputs
     kept = _kept(graph, schemas, names, wanted)
     pair = replace(pair, hot=hot_as_text(request.hot, request.on, kept["left"]))
     join = BucketJoin(terms.algorithm, pair, terms.memory, terms.with_phase, tuple(kept.items()))
-    whole = request.columns is None and not extra
+    whole = request.columns is None and not extra and not nested
     return inputs.plan(join, _placing(request, inputs.partitions), Named(names, None if whole else wanted))
 
 
@@ -298,6 +315,34 @@ def _pair_by_collation(
     return left, right, replace(request, keys=keys), True
 
 
+def _pair_by_intervals(
+    left: DataFrame, right: DataFrame, request: Request
+) -> tuple[DataFrame, DataFrame, Request, bool]:
+    """Inputs and request with columns for the bounds in structs, and whether there are any.
+
+    An interval of one column that is no struct is a point, which has both of its bounds.
+    """
+    if not isinstance(intervals := request.within, Intervals):
+        return left, right, request, False
+    relation, frames, bounds, nested = intervals.relation, [left, right], list(intervals.bounds), False
+    for side, (start, end) in enumerate(bounds):
+        kind = frames[side].schema[start].dataType if start == end and start in frames[side].columns else None
+        if isinstance(kind, T.StructType):
+            if len(kind.fields) != 2:
+                raise PlanError(
+                    f"{SIDES[side]}_interval={start!r} is a struct of {len(kind.fields)} fields; give one of two, "
+                    f"(start, end) columns, or a column of points.",
+                    argument=f"{SIDES[side]}_interval",
+                )
+            added = (f"{_BOUND_OF}{start}_start", f"{_BOUND_OF}{start}_end")
+            fields = [quoted(start).getField(f.name).alias(new) for f, new in zip(kind.fields, added, strict=True)]
+            frames[side], bounds[side], nested = frames[side].select("*", *fields), added, True
+        elif start == end:
+            relation = replace(relation, **{f"{SIDES[side]}_closed": "both"})  # type: ignore[arg-type]  # one of two names
+    found = replace(request, within=Intervals((bounds[0], bounds[1]), relation))
+    return frames[0], frames[1], found, nested
+
+
 def _tree_by_collation(
     inputs: Mapping[str, DataFrame], on: Sequence[tuple[Any, ...]], graph: JoinGraph
 ) -> tuple[Mapping[str, DataFrame], Sequence[Term], bool]:
@@ -319,7 +364,7 @@ def _tree_by_collation(
 def _opened(left: DataFrame, request: Request) -> Request:
     """The request with a band that has both of its bounds."""
     band = request.within
-    if request.closed == "both" or band is None or band.left not in left.columns:
+    if request.closed == "both" or not isinstance(band, Band) or band.left not in left.columns:
         return request
     return replace(request, within=opened(band, arrow_type(left.schema[band.left].dataType), request.closed))
 
@@ -327,7 +372,8 @@ def _opened(left: DataFrame, request: Request) -> Request:
 def _check_copies(request: Request, partitions: int) -> None:
     """`UnsupportedError` for a full join whose rows would be copied: a copy does not know whether another matched."""
     if request.how == "full" and partitions > 1 and (request.hot or not request.on):
-        what = f"hot={request.hot!r}" if request.hot else "a band alone"
+        alone = "a relation alone" if isinstance(request.within, Intervals) else "a band alone"
+        what = f"hot={request.hot!r}" if request.hot else alone
         raise UnsupportedError(
             f"how='full' with {what} is not possible in {partitions} partitions, since rows of one side are copied; "
             f"give partitions=1{'' if request.hot else ', or equal columns in on='}, or union the left join with the "
@@ -347,5 +393,7 @@ def _placing(request: Request, partitions: int) -> str:
             rule = f"{once} rows of hot keys ({len(request.hot)}) are dealt out to all, {other} ones go to each"
             return f"partitions by hash of ({shown}); {rule}"
         return f"partitions by hash of ({shown}): no row is copied; one key is in one partition"
-    copied = "left" if request.how == "right" else "right"
+    copied, once = SIDES if request.how == "right" else SIDES[::-1]
+    if isinstance(request.within, Intervals):
+        return f"no equal columns: {once} rows are dealt out to all partitions, {copied} ones go to each"
     return f"partitions by cells of the band's column: a {copied} row is in two of them where its band crosses a border"

@@ -24,6 +24,7 @@ from dovetail.errors import BudgetExceeded, UnsupportedError
 from dovetail.joins.online.bucket_rule import BucketRule, Cells, MultiBucketRule, choose_cells, hot_codes
 from dovetail.joins.online.bucket_state import Event, Piece, unpack_events
 from dovetail.joins.online.graph import Band, Distance, Predicate, Term, join_graph
+from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.unmatched import PRESERVED, with_number
 
 if TYPE_CHECKING:
@@ -45,9 +46,15 @@ class Pair:
     """The predicates of a join of two inputs, left and right; `hot` is the result of `hot_as_text`."""
 
     on: tuple[Key, ...]
-    within: Band | None = None
+    within: Band | Intervals | None = None
     hot: str = ""
     how: How = "inner"
+    null_safe: bool = False
+
+    @property
+    def predicate(self) -> Predicate:
+        """When two rows match."""
+        return Predicate(self.on, self.within, self.null_safe)
 
     @property
     def preserved(self) -> tuple[int, ...]:
@@ -59,24 +66,34 @@ class Pair:
         """The sides whose rows come without a partner if they have none."""
         return () if self.how == "left_semi" else self.preserved
 
+    def key_columns(self, side: int) -> tuple[str, ...]:
+        """The equal columns of an input."""
+        return tuple(pair[side] for pair in Predicate(self.on).pairs) if self.on else ()
+
     def spec(self, algorithm: str, names: tuple[str, ...], with_phase: bool) -> OnlineJoin:
         """The specification of the operator: an inner join, which leaves room to remember which rows matched."""
         from dovetail.joins.online.operators import ALGORITHMS  # workers that only pack rows do not need the kernels
 
         join, beside = ALGORITHMS[algorithm], bool(self.preserved)
-        return join(on=self.on, within=self.within, with_phase=with_phase, suffixes=_INSIDE, beside=beside)
+        given = {"on": self.on, "within": self.within, "null_safe": self.null_safe}
+        return join(**given, with_phase=with_phase, suffixes=_INSIDE, beside=beside)  # type: ignore[arg-type]  # as named
 
     def spread(self, schemas: dict[str, pa.Schema], buckets: int) -> BucketRule:
         """The bucket of each row."""
         hot, once = hot_codes(self.hot, self.on, schemas), int(self.how == "right")
-        return BucketRule(Predicate(self.on, self.within), schemas, buckets, hot, once, self.alone_sides)
+        return BucketRule(self.predicate, schemas, buckets, hot, once, self.alone_sides)
 
     def meaning(self, names: tuple[str, ...]) -> dict[str, Any]:
         """When rows match, as JSON."""
         band = self.within
-        within = None if band is None else [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
-        how = {} if self.how == "inner" else {"how": self.how}
-        return {"on": [list(pair) for pair in Predicate(self.on, band).pairs], "within": within, **how}
+        how: dict[str, Any] = {} if self.how == "inner" else {"how": self.how}
+        how |= {"null_safe": True} if self.null_safe else {}
+        within = None
+        if isinstance(band, Intervals):
+            how |= band.as_json()
+        elif band is not None:
+            within = [band.left, band.right, bound_as_json(band.lo), bound_as_json(band.hi)]
+        return {"on": [list(pair) for pair in self.predicate.pairs], "within": within, **how}
 
 
 @dataclass(frozen=True, slots=True)

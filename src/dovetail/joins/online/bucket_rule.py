@@ -1,13 +1,13 @@
 """Assigns rows of an online join to buckets, which are joined independently.
 
 Equal keys share a bucket by their hash. For a band alone, keys are cut into cells somewhat wider than the band, and
-cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match.
-So every pair is found in exactly one bucket, left's. The same holds for hot keys: their left rows are spread over all
+cells are hashed: a left row goes to the bucket of its cell, a right row to those of all cells in which it can match. So
+every pair is found in exactly one bucket, left's. The same holds for hot keys: their left rows are spread over all
 buckets by a hash of the whole row, and their right rows are copied to each. A right join exchanges the sides, so that
-no preserved row is copied. Of many inputs, buckets are the cells of a
-cube with an axis for each key that inputs share. A row goes to the cells that agree with the keys it has; along axes of
-keys that it does not have it is copied. So every combination is found in exactly one cell. If one key is equal in all
-inputs, there is one axis and no copy.
+no preserved row is copied. Without equal columns, intervals of any length may match: all rows are spread and copied as
+those of hot keys. Of many inputs, buckets are the cells of a cube with an axis for each key that inputs share. A row
+goes to the cells that agree with the keys it has; along axes of keys that it does not have it is copied. So every
+combination is found in exactly one cell. If one key is equal in all inputs, there is one axis and no copy.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import base64
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +25,7 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool
 from dovetail.engine.layout import Key
 from dovetail.errors import PlanError
-from dovetail.joins.online.graph import Attribute, JoinGraph, Predicate, pair_graph, whole_bounds
+from dovetail.joins.online.graph import Attribute, Band, JoinGraph, Predicate, pair_graph, whole_bounds
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.row_pages import row_hashes
 
@@ -68,8 +68,9 @@ class BucketRule:
         self.count = buckets
         self._hot = np.empty(0, np.int64) if hot is None else hot
         self._by_code = bool(predicate.on)
-        if predicate.within is not None and not self._by_code:
-            band = predicate.within
+        band = predicate.within
+        self._by_cell = isinstance(band, Band) and not self._by_code
+        if isinstance(band, Band) and not self._by_code:
             self._whole = whole_bounds(band, schemas["left"].field(band.left).type)
             if self._whole is not None:
                 self._width = min(_MAX, max(1, _CELLS * (self._whole[1] - self._whole[0])))
@@ -88,7 +89,7 @@ class BucketRule:
         dropped = batch.num_rows - len(rows)
         if dropped and side in self._alone:
             return self._with_keyless(side, batch, valid)
-        if self._by_code or self._buckets == 1:
+        if not self._by_cell or self._buckets == 1:
             code = keys[0][rows] if self._by_code else np.zeros(len(rows), np.int64)
             return self._ordered(*self._spread_hot(side, batch, rows, code), dropped)
         key = keys[-1][rows]
@@ -108,6 +109,8 @@ class BucketRule:
         """The rows and the bucket of each; hot ones are spread by a hash on the left, copied on the right."""
         buckets = bucket_of(code, self._buckets)
         hot = np.flatnonzero(np.isin(code, self._hot)) if len(self._hot) else self._hot
+        if not self._by_code and self._buckets > 1:
+            hot = np.arange(len(rows))
         if len(hot) == 0:
             return rows, buckets
         if side == self._once:
@@ -305,7 +308,7 @@ def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema) -
         raise PlanError(
             f"hot={hot!r} names keys of equal columns, and there are none; give on=, or leave hot out.", argument="hot"
         )
-    if isinstance(hot, (str, bytes)) or not all(_fits(value, len(schema)) for value in hot):
+    if not isinstance(hot, (list, tuple)) or not all(_fits(value, len(schema)) for value in hot):
         raise PlanError(
             f"hot={hot!r}: give a list of keys of {schema.names}, none of them null; tuples if several.", argument="hot"
         )
@@ -314,15 +317,45 @@ def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema) -
         columns = [pa.array([line[at] for line in lines], field.type) for at, field in enumerate(schema)]
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise PlanError(f"hot={hot!r} are no values of {schema.names}: {error}.", argument="hot") from error
+    for at, field in enumerate(schema):
+        if pa.types.is_integer(field.type) and any(line[at] % 1 != 0 for line in lines):  # Arrow cuts 1.5 to 1
+            raise PlanError(f"hot={hot!r} are no values of {schema.names}: whole numbers are needed.", argument="hot")
     return base64.b64encode(pa.RecordBatch.from_arrays(columns, schema=schema).serialize()).decode()
+
+
+def hot_as_python(text: str, on: Sequence[Key], left: pa.Schema) -> list[str]:
+    """The keys of `hot_as_text` as Python writes them."""
+    if not text:
+        return []
+    lines = [tuple(row.values()) for row in _hot_keys(text, on, left).to_pylist()]
+    return [key_text(line) for line in lines]
+
+
+def key_text(values: Sequence[Any]) -> str:
+    """A key as Python writes it, a tuple if it has several columns.
+
+    >>> key_text((1, float("nan"))), key_text(["a"])
+    ("(1, float('nan'))", "'a'")
+    """
+    floats = [isinstance(value, float) for value in values]
+    numbers = [value + 0.0 if real else value for value, real in zip(values, floats, strict=True)]  # -0.0 equals 0.0
+    shown = [
+        f"float('{value}')" if real and not isfinite(value) else repr(value)
+        for value, real in zip(numbers, floats, strict=True)
+    ]
+    return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
 
 
 def hot_codes(text: str, on: Sequence[Key], schemas: dict[str, pa.Schema]) -> I64:
     """The codes of hot keys, as both sides have them, in order."""
     if not text:
         return np.empty(0, np.int64)
-    batch = pa.ipc.read_record_batch(pa.py_buffer(base64.b64decode(text)), _columns(on, schemas["left"]))
+    batch = _hot_keys(text, on, schemas["left"])
     return np.unique(JoinKeys(pair_graph(Predicate(tuple(on))), schemas).encode(0, batch)[0][0])
+
+
+def _hot_keys(text: str, on: Sequence[Key], left: pa.Schema) -> pa.RecordBatch:
+    return pa.ipc.read_record_batch(pa.py_buffer(base64.b64decode(text)), _columns(on, left))
 
 
 def _columns(on: Sequence[Key], left: pa.Schema) -> pa.Schema:

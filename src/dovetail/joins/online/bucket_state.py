@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import timedelta
 from typing import Any, Literal, NamedTuple
 
@@ -22,7 +22,8 @@ import pyarrow.compute as pc
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.packing import pack, unpack, unpack_rows
 from dovetail.errors import ConfigError
-from dovetail.joins.online.graph import JoinGraph
+from dovetail.joins.online.graph import Band, JoinGraph
+from dovetail.joins.online.intervals import Intervals
 
 _US = timedelta(microseconds=1)
 NO_TIME = 2**63 - 1
@@ -33,6 +34,9 @@ class Lateness:
     """Event-time columns of all inputs, how late their rows may be, and how much later a matching row may be; in
     microseconds.
 
+    Where rows match by a relation of intervals, a matching row may come up to the time in the column `until` of an
+    input, the start or the end of its intervals; else up to its event time and `reach`.
+
     A bucket's watermark is the smallest one of its inputs' newest event times less their delays, of earlier
     micro-batches: never ahead of Spark's, so that no row is dropped that Spark would keep.
     Reference: docs/algorithms/online.md, 7.5.
@@ -41,20 +45,21 @@ class Lateness:
     columns: tuple[str, ...]
     delays: tuple[int, ...]
     reach: tuple[int, ...]
+    until: tuple[str, ...] = ()
 
     def watermark(self, newest: Sequence[int | None]) -> int | None:
         """No row older than this is taken; None before all inputs have sent rows."""
         known = [at - delay for at, delay in zip(newest, self.delays, strict=True) if at is not None]
         return min(known) if len(known) == len(newest) else None
 
-    def expiry(self, side: int, newest: int) -> int:
-        """The watermark after which rows of an input up to event time `newest` match nothing."""
-        return newest + self.reach[side]
+    def expiries(self, side: int, batch: pa.RecordBatch) -> I64:
+        """The watermark after which each row matches nothing; NO_TIME for rows without a time."""
+        times = _micros(batch.column((self.until or self.columns)[side]))
+        return np.where(times < NO_TIME, times + self.reach[side], NO_TIME)
 
     def times(self, side: int, batch: pa.RecordBatch) -> I64:
         """Event times in microseconds; NO_TIME for rows without one, which are never late."""
-        times = batch.column(self.columns[side]).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-        return np.asarray(times.fill_null(NO_TIME), np.int64)
+        return _micros(batch.column(self.columns[side]))
 
     def on_time(self, side: int, batch: pa.RecordBatch, watermark: int | None) -> pa.RecordBatch:
         """The rows that are not too late."""
@@ -64,16 +69,31 @@ class Lateness:
         return batch if times.min() >= watermark else pc.filter(batch, pa.array(times >= watermark))
 
 
+def _micros(column: pa.Array) -> I64:
+    """Times in microseconds; NO_TIME for nulls."""
+    times = column.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return np.asarray(times.fill_null(NO_TIME), np.int64)
+
+
 def lateness_of(graph: JoinGraph, delays_ms: Sequence[Mapping[str, int]]) -> Lateness | None:
     """The lateness from watermark delays by input and column; None unless every edge has a time band on such columns.
 
-    Each input has one time column. For inputs that are not adjacent, the bands between them add up.
+    Each input has one time column. For inputs that are not adjacent, the bands between them add up. Intervals of two
+    inputs have a watermark on a bound that a relation limits.
     """
+    near = graph.edges[0].any_band
+    if isinstance(near, Intervals):
+        timed = near.last_times((delays_ms[0], delays_ms[1]))
+        if timed is None:
+            return None
+        watermarked, until = zip(*timed, strict=True)
+        late = tuple(1000 * delays_ms[r][column] for r, column in enumerate(watermarked))
+        return Lateness(watermarked, late, (0, 0), until)
     columns: dict[int, str] = {}
     later: dict[int, dict[int, int]] = {r: {} for r in range(len(graph.names))}
     for edge in graph.edges:
         band, (r, q) = edge.any_band, (end.relation for end in edge.ends)
-        if band is None or not isinstance(band.lo, timedelta) or not isinstance(band.hi, timedelta):
+        if not isinstance(band, Band) or not isinstance(band.lo, timedelta) or not isinstance(band.hi, timedelta):
             return None
         for relation, column in ((r, band.left), (q, band.right)):
             if column not in delays_ms[relation] or columns.setdefault(relation, column) != column:
@@ -258,7 +278,7 @@ class Header:
         found.coming, found.spans = How(*coming) if coming else None, [Span(*span) for span in spans]
         if bounds is not None:
             retain_ms, late = bounds
-            found.bounds = Bounds(retain_ms, late and Lateness(*(tuple(late[f.name]) for f in fields(Lateness))))
+            found.bounds = Bounds(retain_ms, late and Lateness(**{name: tuple(some) for name, some in late.items()}))
         found._check_meaning(json.loads(json.dumps(meaning)))
         return found
 
@@ -448,15 +468,40 @@ class Header:
         """Whether every join gives the same answers in this micro-batch: nothing is owed before or after it."""
         return self.settled and (self.planned.owed == "batch" or self.is_new)
 
-    def bounded_by(self, wanted: Bounds, preserving: bool = False) -> Bounds:
+    def bounded_by(self, wanted: Bounds) -> Bounds:
         """The bounds of the state in this micro-batch, in every attempt; the requested ones hold from the next one on.
 
-        All owed results of rows are given before they leave, so all attempts must retire the same rows. So must those
-        of a join that preserves rows, which gives unmatched rows when they leave.
+        All owed results of rows are given before they leave, unmatched rows come when they leave, and late rows are
+        dropped, so all attempts must retire and drop the same rows.
         """
-        bounds = wanted if self.bounds is None or (self.free_to_change and not preserving) else self.bounds
-        self.bounds = wanted
+        bounds, self.bounds = self.bounds or wanted, wanted
         return bounds
+
+    def check_watermarks(self, wanted: Lateness | None) -> None:
+        """`ConfigError` for watermarks on other bounds of intervals: rows have left, and will, by those before."""
+        was = self.bounds and self.bounds.lateness
+        if was and wanted and (was.columns, was.until) != (wanted.columns, wanted.until):
+            raise ConfigError(
+                f"the checkpoint has watermarks on {list(was.columns)} of its inputs, and this query on "
+                f"{list(wanted.columns)}. Rows would leave before their partners come: give withWatermark on those "
+                f"columns as before, or start from a new checkpoint."
+            )
+
+    def check_unchanged(self, wanted: How, bounds: Bounds) -> None:
+        """`ConfigError` for options other than those of the stored state, where attempts may start from two states.
+
+        Without owed results, algorithm and budget change nothing.
+        """
+        how = self.planned
+        free = how.owed == wanted.owed == "batch"
+        was, now = ([None if free else how, self.bounds], [None if free else wanted, bounds])
+        if self.bounds is not None and was != now:
+            shown = "; ".join(f"{a} there, {b} here" for a, b in zip(was, now, strict=True) if a != b)
+            raise ConfigError(
+                f"the checkpoint began with Spark's state format 1, in which a micro-batch that is repeated after two "
+                f"kills may start from another state than before, and options have changed: {shown}. Give them as they "
+                f"were, or start from a new checkpoint, which gets format 2."
+            )
 
     def check_epoch(self) -> None:
         """`ConfigError` if answers are owed that only the version which wrote the state can reproduce."""

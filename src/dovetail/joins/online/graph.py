@@ -1,4 +1,5 @@
-"""Predicates of online joins: equal keys, a band around a key, or both, along a tree of inputs.
+"""Predicates of online joins: equal keys, a band around a key or a relation of intervals, or both, along a tree of
+inputs.
 
 Two inputs have one edge.
 """
@@ -11,17 +12,17 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
 from dovetail.engine.layout import Key, check_columns, key_pairs
 from dovetail.errors import PlanError, UnsupportedError
+from dovetail.joins.interval.relation import Closed
+from dovetail.joins.online.intervals import Intervals
 from dovetail.request import parse_distance
 
 Distance: TypeAlias = int | float | Decimal | timedelta
-Closed = Literal["both", "left", "right", "neither"]
-"""The bounds of a band that are part of it."""
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _EXACT_DIGITS = 18
 
@@ -89,17 +90,19 @@ def _length(bound: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Predicate:
-    """Equality of the columns `on`, and `within` a band; at least one of them.
+    """Equality of the columns `on`, and `within` a band or a relation of intervals; at least one of them.
 
-    A null in any key matches nothing. NaN equals NaN, and 0.0 equals -0.0.
+    A null in any key matches nothing; with `null_safe`, nulls of the columns `on` equal each other. NaN equals NaN, and
+    0.0 equals -0.0.
     """
 
     on: tuple[Key, ...] = ()
-    within: Band | None = None
+    within: Band | Intervals | None = None
+    null_safe: bool = False
 
     def __post_init__(self) -> None:
         if not self.on and self.within is None:
-            raise PlanError("a join needs keys: give on=..., within=..., or both.", argument="on")
+            raise PlanError("a join needs keys: give on=..., within=... or relation=..., or both.", argument="on")
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -109,6 +112,9 @@ class Predicate:
     def check(self, left: pa.Schema, right: pa.Schema) -> None:
         """`PlanError` unless the band's columns are there, of one type, and bounds of that type were given."""
         if self.within is None:
+            return
+        if isinstance(self.within, Intervals):
+            self.within.check(left, right)
             return
         check_columns(left, [self.within.left], "left", "within")
         check_columns(right, [self.within.right], "right", "within")
@@ -122,7 +128,8 @@ class Predicate:
         whole_bounds(self.within, mine)
 
     def __str__(self) -> str:
-        equal = [a if a == b else f"{a} = {b}" for a, b in self.pairs]
+        sign = "<=>" if self.null_safe else "="
+        equal = [a if a == b and not self.null_safe else f"{a} {sign} {b}" for a, b in self.pairs]
         return " and ".join(equal + ([str(self.within)] if self.within is not None else []))
 
 
@@ -228,23 +235,29 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Edge:
-    """Two attributes that must match: equal, or within a band; `within` is a band in addition to equal columns."""
+    """Two attributes that must match: equal, within a band, or by a relation of intervals that they start.
+
+    `within` is a band or a relation in addition to equal columns. With `null_safe`, nulls are equal.
+    """
 
     ends: tuple[Attribute, Attribute]
-    band: tuple[Any, Any] | None = None
-    within: Band | None = None
+    band: tuple[Any, Any] | Intervals | None = None
+    within: Band | Intervals | None = None
+    null_safe: bool = False
 
     @property
     def predicate(self) -> Predicate:
         """The predicate between a row of the first end and one of the second; `within` is checked in addition."""
         first, second = self.ends
+        if isinstance(self.band, Intervals):
+            return Predicate((), self.band)
         if self.band is not None:
             return Predicate((), Band(first.columns[0], second.columns[0], *self.band))
-        return Predicate(tuple(zip(first.columns, second.columns, strict=True)))
+        return Predicate(tuple(zip(first.columns, second.columns, strict=True)), null_safe=self.null_safe)
 
     @property
-    def any_band(self) -> Band | None:
-        """The band of this edge, with or without equal columns."""
+    def any_band(self) -> Band | Intervals | None:
+        """The band or relation of this edge, with or without equal columns."""
         return self.predicate.within or self.within
 
     @property
@@ -255,7 +268,9 @@ class Edge:
     @property
     def column_pairs(self) -> tuple[tuple[str, str], ...]:
         """All columns of both ends that are compared with each other."""
-        pairs = list(zip(self.ends[0].columns, self.ends[1].columns, strict=True))
+        pairs, near = list(zip(self.ends[0].columns, self.ends[1].columns, strict=True)), self.any_band
+        if isinstance(near, Intervals):
+            return tuple(dict.fromkeys([*pairs, *near.column_pairs]))
         return tuple(pairs + ([(self.within.left, self.within.right)] if self.within is not None else []))
 
 
@@ -310,7 +325,7 @@ class JoinGraph:
                     f"is {theirs.field(b).type}; cast one of them so that both are of one type.",
                     argument="on",
                 )
-        if edge.any_band is not None:
+        if isinstance(edge.any_band, Band):
             whole_bounds(edge.any_band, mine.field(edge.any_band.left).type)  # refuses types without a distance
 
     def __str__(self) -> str:
@@ -319,7 +334,9 @@ class JoinGraph:
     def _shown(self, edge: Edge) -> str:
         mine, theirs = ([f"{self.names[end.relation]}.{c}" for c in end.columns] for end in edge.ends)
         shown = [f"{a} = {b}" for a, b in zip(mine, theirs, strict=True)] if edge.band is None else []
-        if (band := edge.any_band) is not None:
+        if isinstance(band := edge.any_band, Intervals):
+            shown.append(str(band))
+        elif band is not None:
             first, second = (self.names[end.relation] for end in edge.ends)
             shown.append(f"{band.lo} <= {second}.{band.right} - {first}.{band.left} <= {band.hi}")
         return " and ".join(shown)
@@ -330,9 +347,9 @@ def pair_graph(predicate: Predicate) -> JoinGraph:
     band, pairs = predicate.within, predicate.pairs
     if band is not None and not pairs:
         ends = (Attribute(0, (band.left,), True), Attribute(1, (band.right,), True))
-        return JoinGraph(SIDES, (Edge(ends, (band.lo, band.hi)),))
+        return JoinGraph(SIDES, (Edge(ends, band if isinstance(band, Intervals) else (band.lo, band.hi)),))
     ends = (Attribute(0, tuple(a for a, _ in pairs)), Attribute(1, tuple(b for _, b in pairs)))
-    return JoinGraph(SIDES, (Edge(ends, None, band),))
+    return JoinGraph(SIDES, (Edge(ends, None, band, predicate.null_safe),))
 
 
 def join_graph(names: Sequence[str], on: Sequence[Term]) -> JoinGraph:

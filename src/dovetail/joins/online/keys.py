@@ -13,11 +13,13 @@ from dovetail.engine.columns import VIEWS, valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.kernels.hashing import folded
 from dovetail.engine.keys import KeyEncoder
-from dovetail.joins.online.graph import Attribute, Band, Edge, JoinGraph, whole_bounds
+from dovetail.joins.online.graph import Attribute, Band, Edge, JoinGraph, Predicate, whole_bounds
+from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.kernels.ranges import BACK, FORTH, WHOLE, float_images, key_ranges
 from dovetail.joins.online.row_pages import byte_hashes, picked
 
 _SMALLEST = -(2**63)
+_NULL = 0x2545F4914F6CDD1D  # the key of nulls, where they are equal
 
 
 class JoinKeys:
@@ -32,6 +34,9 @@ class JoinKeys:
     of the other end that match a key, as down, up and measure; `near` and `near_around` are the same for bands in
     addition to equal columns, with number -1 if there is none. `order` is by input and attribute: the key that orders
     rows of equal key, that of a band if there is one.
+
+    Where rows match by a relation of intervals, the band is that of their starts. It `grows` with the longest interval
+    that `keyed` has seen, and `growth` counts how often; `related` decides the relation.
     """
 
     def __init__(self, graph: JoinGraph, schemas: Mapping[str, pa.Schema], hash_bits: int = 64) -> None:
@@ -49,7 +54,16 @@ class JoinKeys:
         self.order = self._orders()
         self._edges = [_edge_keys(edge, left, hash_bits) for edge, left in zip(edges, first, strict=True)]
         self._encoders = [self._encoders_of(r, numbers[r], first) for r in each]
+        near = edges[0].any_band
+        self._intervals = near if isinstance(near, Intervals) else None
+        self._longest: tuple[float, float] = (0, 0)
+        self.growth = 0
         self.exact = all(keys.exact for keys in self._edges)
+
+    @property
+    def grows(self) -> bool:
+        """Whether rows of a join of two inputs match by a relation, so that the band grows with their intervals."""
+        return self._intervals is not None
 
     @property
     def coded(self) -> bool:
@@ -84,10 +98,34 @@ class JoinKeys:
     def keyed(self, relation: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, I64]:
         """The rows that can match something, with their keys."""
         keys, valid = self.encode(relation, batch)
-        if valid.all():
-            return batch, keys
-        some = np.flatnonzero(valid)
-        return picked(batch, some), keys[:, some]
+        if not valid.all():
+            some = np.flatnonzero(valid)
+            batch, keys = picked(batch, some), keys[:, some]
+        if self._intervals is not None:
+            self._grow(self._intervals, relation, batch)
+        return batch, keys
+
+    def _grow(self, intervals: Intervals, side: int, batch: pa.RecordBatch) -> None:
+        """Widen the band for these rows."""
+        mine, theirs = max(self._longest[side], intervals.longest(side, batch)), self._longest[1 - side]
+        if mine > self._longest[side]:
+            self._longest, self.growth = (mine, theirs) if side == 0 else (theirs, mine), self.growth + 1
+            floating = pa.types.is_floating(batch.schema.field(intervals.bounds[side][0]).type)
+            around = _array([intervals.around(self._longest, floating)])
+            if self.coded:
+                self.near_around = around
+            else:
+                self.around = around
+
+    @property
+    def bounds(self) -> tuple[tuple[str, str], tuple[str, str]] | None:
+        """By input the columns of its intervals, if a relation between them is to be decided."""
+        return None if self._intervals is None else self._intervals.bounds
+
+    def related(self, rows: Sequence[pa.RecordBatch]) -> Bool:
+        """Whether the relation holds for each pair, given as rows of each input with at least the `bounds`."""
+        assert self._intervals is not None  # noqa: S101  (for the type checker: asked only where there are bounds)
+        return self._intervals.holds(rows[0], rows[1])
 
     def same(self, rows: Sequence[pa.RecordBatch]) -> Bool:
         """Whether the hashed columns of each combination, given as rows of each input, are really equal."""
@@ -123,7 +161,7 @@ class JoinKeys:
                 if edge.ends[end].relation == relation:
                     found.setdefault(attributes.index(edge.ends[end]), (self._edges[at], end))
                     if edge.within is not None:
-                        found[int(self.near[at, end])] = _BandKeys(edge.within, first[at]), end
+                        found[int(self.near[at, end])] = _near_keys(edge.within, first[at]), end
         return [found[number] for number in sorted(found)]
 
 
@@ -131,10 +169,12 @@ def _array(rows: list[Any]) -> I64:
     return int64s(np.array(rows, np.int64))
 
 
-def _around(band: Band | None, left: pa.Schema) -> list[list[int]]:
+def _around(band: Band | Intervals | None, left: pa.Schema) -> list[list[int]]:
     """For both ends of an edge the range around a key of it, and the measure of that."""
     if band is None:
         return [[0, 0, WHOLE], [0, 0, WHOLE]]
+    if isinstance(band, Intervals):
+        return band.around((0, 0), pa.types.is_floating(left.field(band.left).type))
     whole = whole_bounds(band, left.field(band.left).type)
     if whole is None:
         lo, hi = np.array([float(band.lo), float(band.hi)]).view(np.int64).tolist()  # type: ignore[arg-type]  # numbers
@@ -145,7 +185,11 @@ def _around(band: Band | None, left: pa.Schema) -> list[list[int]]:
 
 def _edge_keys(edge: Edge, left: pa.Schema, hash_bits: int) -> _EqualKeys | _BandKeys:
     band = edge.predicate.within
-    return _EqualKeys(edge.predicate.pairs, left, hash_bits) if band is None else _BandKeys(band, left)
+    return _EqualKeys(edge.predicate, left, hash_bits) if band is None else _near_keys(band, left)
+
+
+def _near_keys(band: Band | Intervals, left: pa.Schema) -> _BandKeys:
+    return _IntervalKeys(band, left) if isinstance(band, Intervals) else _BandKeys(band, left)
 
 
 class _BandKeys:
@@ -153,14 +197,16 @@ class _BandKeys:
 
     exact = True
 
-    def __init__(self, band: Band, left: pa.Schema) -> None:
+    def __init__(self, band: Band | Intervals, left: pa.Schema) -> None:
         kind = left.field(band.left).type
         self._columns, self._encoder = (band.left, band.right), KeyEncoder([kind])
-        self._whole, self._unsigned = whole_bounds(band, kind) is not None, kind == pa.uint64()
+        self._whole, self._unsigned = not pa.types.is_floating(kind), kind == pa.uint64()
 
     def encode(self, end: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
         """Keys of rows of one end, and which of them can match anything."""
-        column = batch.column(self._columns[end])
+        return self._encoded(batch.column(self._columns[end]))
+
+    def _encoded(self, column: pa.Array) -> tuple[I64, Bool]:
         if self._whole:
             key, valid = self._encoder.encode([column])
             return int64s(key ^ _SMALLEST if self._unsigned else key), valid
@@ -173,13 +219,30 @@ class _BandKeys:
         return np.ones(left.num_rows, np.bool_)
 
 
-class _EqualKeys:
-    """Keys that are equal if the columns of both ends are, and rarely otherwise if they are hashed."""
+class _IntervalKeys(_BandKeys):
+    """Keys that order as the starts of intervals do."""
 
-    def __init__(self, pairs: Sequence[tuple[str, str]], left: pa.Schema, hash_bits: int) -> None:
-        self._pairs, self._mask = pairs, -1 if hash_bits >= 64 else (1 << hash_bits) - 1
-        self._encoders = [_by_value(_plain(left.field(a).type)) for a, _ in pairs]
-        self.exact = len(pairs) <= 1 and None not in self._encoders
+    def __init__(self, intervals: Intervals, left: pa.Schema) -> None:
+        super().__init__(intervals, left)
+        self._intervals = intervals
+
+    def encode(self, end: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
+        """Keys of rows of one end, and which of them have an interval that can match anything."""
+        keys, valid = self._encoded(self._intervals.starts(end, batch))
+        return keys, valid & self._intervals.usable(end, batch)
+
+
+class _EqualKeys:
+    """Keys that are equal if the columns of both ends are, and rarely otherwise if they are hashed.
+
+    Where nulls are equal, they have a key that a value may have, too.
+    """
+
+    def __init__(self, predicate: Predicate, left: pa.Schema, hash_bits: int) -> None:
+        self._pairs, self._mask = predicate.pairs, -1 if hash_bits >= 64 else (1 << hash_bits) - 1
+        self._encoders = [_by_value(_plain(left.field(a).type)) for a, _ in self._pairs]
+        self._null_safe = predicate.null_safe
+        self.exact = len(self._pairs) <= 1 and None not in self._encoders and not self._null_safe
 
     def encode(self, end: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
         """Keys of rows of one end, and which of them can match anything."""
@@ -188,22 +251,28 @@ class _EqualKeys:
         for at in range(1, len(columns)):
             more, also = self._part(at, columns[at])
             codes, valid = folded(codes, more), valid & also
-        return int64s(codes if self.exact or self._mask == -1 else codes & self._mask), valid
+        codes = int64s(codes if self.exact or self._mask == -1 else codes & self._mask)
+        return codes, np.ones(len(codes), np.bool_) if self._null_safe else valid
 
     def same(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Bool:
-        """Row by row whether the columns, none of them null, are equal."""
+        """Row by row whether the columns are equal; none of them is null unless nulls are equal."""
         equal = np.ones(left.num_rows, np.bool_)
         for at, (a, b) in enumerate(self._pairs):
             mine, theirs = _decoded(left.column(a)), _decoded(right.column(b))
             if self._encoders[at] is not None:
-                equal &= self._part(at, mine)[0] == self._part(at, theirs)[0]
+                same = self._part(at, mine)[0] == self._part(at, theirs)[0]
             else:
-                equal &= np.asarray(pc.equal(mine, theirs).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+                same = np.asarray(pc.equal(mine, theirs).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+            if self._null_safe:
+                here, there = valid_rows(mine), valid_rows(theirs)
+                same = np.where(here & there, same, here == there)
+            equal &= same
         return equal
 
     def _part(self, at: int, array: pa.Array) -> tuple[I64, Bool]:
         encoder = self._encoders[at]
-        return encoder.encode([array]) if encoder is not None else (byte_hashes(array), valid_rows(array))
+        codes, valid = encoder.encode([array]) if encoder is not None else (byte_hashes(array), valid_rows(array))
+        return (np.where(valid, codes, _NULL) if self._null_safe else codes), valid
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:

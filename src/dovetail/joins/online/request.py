@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.engine.layout import How
 from dovetail.errors import PlanError
-from dovetail.joins.online.graph import Band, Closed
+from dovetail.joins.interval.relation import CLOSED, Closed, Relation, RelationName
+from dovetail.joins.interval.request import parse_interval
+from dovetail.joins.online.graph import Band
+from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.request import (
     DEFAULT_MEMORY,
@@ -61,14 +64,15 @@ class Request:
     """A validated request for a join of two inputs; columns are checked later, against both."""
 
     keys: tuple[Key, ...]
-    within: Band | None
+    within: Band | Intervals | None
     terms: Terms
     columns: tuple[str, ...] | None = None
     suffixes: tuple[str, str] = ("", "_right")
     hot: Sequence[Any] | None = None
     end_of_input: End = None
     how: How = "inner"
-    closed: Closed = "both"
+    null_safe: bool = False
+    closed: Closed = "both"  # the bounds that are part of a band
 
     @property
     def on(self) -> tuple[str | tuple[str, str], ...]:
@@ -120,7 +124,12 @@ class OnlineJoinOptions(OnlineOptions):
 
     on: Keys | None = None
     within: Band | Sequence[Any] | None = None
-    closed: Closed = "both"
+    relation: RelationName | Iterable[RelationName] | None = None
+    left_interval: str | Sequence[str] = ("start", "end")
+    right_interval: str | Sequence[str] = ("start", "end")
+    strict: bool = False
+    closed: Closed | tuple[Closed, Closed] | None = None
+    null_safe: bool = False
     how: HowName = "inner"
     algorithm: Algorithm = "auto"
     suffixes: tuple[str, str] = ("", "_right")
@@ -134,23 +143,62 @@ class OnlineJoinOptions(OnlineOptions):
             terms = replace(terms, owed="batch")
         request = Request(
             parse_keys(self.on),
-            None if self.within is None else Band.of(self.within),
+            self._near(),
             terms,
             parse_columns(self.columns),
             parse_suffixes(self.suffixes),
             self.hot,
             self.end_of_input,
             how,
-            one_of("closed", self.closed, get_args(Closed)),
+            parse_flag("null_safe", self.null_safe),
+            "both" if self.closed is None or self.relation is not None else one_of("closed", self.closed, CLOSED),
         )
-        if request.closed != "both" and request.within is None:
+        if request.null_safe and not request.keys:
             raise PlanError(
-                f"closed={self.closed!r} is about the bounds of a band, and there is none; give within=, or leave "
-                f"closed out.",
-                argument="closed",
+                "null_safe=True is about equal columns, and there are none; give on=, or leave it out.",
+                argument="null_safe",
             )
         ALGORITHMS[terms.algorithm](on=request.on, within=request.within)  # refuses unsupported predicates
         return request
+
+    def _near(self) -> Band | Intervals | None:
+        """The band or the relation; options of another one are an error."""
+        parse_flag("strict", self.strict)
+        if self.relation is not None:
+            if self.within is not None:
+                raise PlanError(
+                    f"relation={self.relation!r} and within={self.within!r} are given; give one of them, and filter "
+                    f"the pairs by the other.",
+                    argument="relation",
+                )
+            return self._intervals(self.relation)
+        about = ("left_interval", "right_interval", "strict")
+        given = [f.name for f in fields(self) if f.name in about and getattr(self, f.name) != f.default]
+        if given:
+            raise PlanError(
+                f"{given[0]}={getattr(self, given[0])!r} is about a relation of intervals, and there is none; give "
+                f"relation='overlapping' or another one, or leave {given[0]} out.",
+                argument=given[0],
+            )
+        closed = "both" if self.closed is None else one_of("closed", self.closed, CLOSED)
+        if self.within is None and closed != "both":
+            raise PlanError(
+                f"closed={self.closed!r} is about the bounds of a band or of intervals, and there are none; give "
+                f"within= or relation=, or leave closed out.",
+                argument="closed",
+            )
+        return None if self.within is None else Band.of(self.within)
+
+    def _intervals(self, relation: str | Iterable[str]) -> Intervals:
+        """The relation between the named columns; a single name is a column of points or of structs."""
+        parsed = Relation.parse(
+            relation, parse_flag("strict", self.strict), "left" if self.closed is None else self.closed
+        )
+        names = (
+            parse_interval("left_interval", self.left_interval),
+            parse_interval("right_interval", self.right_interval),
+        )
+        return Intervals(((names[0][0], names[0][-1]), (names[1][0], names[1][-1])), parsed)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -77,6 +77,12 @@ class NamedRows(NamedTuple):
         del parts  # three copies of the rows would be one too many
         return picked(together, places)
 
+    def take_columns(self, names: Sequence[str], picks: Picks) -> pa.RecordBatch:
+        """These columns of the picked rows."""
+        wanted = list(dict.fromkeys(names))
+        pages = {group.page: self.pages[group.page].select(wanted) for group in picks.groups}
+        return NamedRows(pages, pa.schema([self.schema.field(name) for name in wanted])).take(picks)
+
     def nbytes(self, picks: Picks) -> int:
         """Bytes of the picked rows, to reserve them before they are taken."""
         return sum(taken_bytes(self.pages[group.page], group.places) for group in picks.groups)

@@ -21,7 +21,7 @@ from dovetail.engine.kernels.arrays import I64, U8, Bool
 from dovetail.engine.layout import How
 from dovetail.engine.packing import as_schema
 from dovetail.engine.spill import spill_directory
-from dovetail.joins.online.graph import SIDES, Predicate, pair_graph
+from dovetail.joins.online.graph import SIDES, pair_graph
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.row_pages import picked
 
@@ -175,7 +175,7 @@ class Outer:
         self._phased = join.with_phase
         self._kept = kept + ([len(columns)] if self._phased else [])
         self._shared = {key for key in pair.on if isinstance(key, str)}
-        self._keys = JoinKeys(pair_graph(Predicate(pair.on, pair.within)), join.schemas)
+        self._keys = JoinKeys(pair_graph(pair.predicate), join.schemas)
 
     def split(self, side: int, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
         """The rows that can match something, and the others."""

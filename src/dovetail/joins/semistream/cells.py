@@ -52,9 +52,10 @@ def check_ranged(schema: pa.Schema, key: Sequence[str], bounds: Sequence[str]) -
         raise PlanError(f"column {CELL!r} is for our own use; rename it.", argument="bounds")
     if isinstance(bounds, str) or len(bounds) != 2:
         raise PlanError(f"bounds={bounds!r}: name two columns, the first and the last value.", argument="bounds")
-    missing = [name for name in bounds if name not in schema.names]
-    if missing:
-        raise PlanError(f"bounds: there is no column {missing}; there are {schema.names}.", argument="bounds")
+    for argument, names in (("bounds", bounds), ("key", key)):
+        missing = [name for name in names if name not in schema.names]
+        if missing:
+            raise PlanError(f"{argument}: there is no column {missing}; there are {schema.names}.", argument=argument)
     kinds = [order_kind(schema.field(name).type) for name in bounds]
     if kinds[0] is None or kinds[0] != kinds[1] or schema.field(bounds[0]).type != schema.field(bounds[1]).type:
         raise PlanError(
@@ -136,13 +137,32 @@ def split_points(sample: pa.Table, form: RangeForm, parts: int) -> pa.RecordBatc
     return batch.take(pa.array(picked[np.append(True, steps > 0)] if len(picked) else picked))
 
 
+def kept_splits(first: I64, last: I64, counts: I64, parts: int) -> I64:
+    """Numbers of the splits to keep, so that in each part as many ranges begin as reach into it from those before.
+
+    Given are numbers of ranges by their first and last part. So ranges are copied to parts as often, at most, as there
+    are ranges: those that are open at the end have few parts.
+    """
+    begin = np.bincount(first, counts, parts)
+    reach = np.cumsum(np.bincount(first + 1, counts, parts + 2) - np.bincount(last + 1, counts, parts + 2))
+    kept, held, needed = [], 0.0, 0.0
+    for part in range(1, parts):
+        held += begin[part - 1]
+        if held >= needed:
+            kept.append(part - 1)
+            held, needed = 0.0, float(reach[part])
+    if kept and held + begin[parts - 1] < needed:
+        kept.pop()
+    return np.array(kept, np.int64)
+
+
 def laid_out(
-    table: pa.Table, form: RangeForm, number: int, split: pa.RecordBatch | None, unique: bool
+    table: pa.Table, form: RangeForm, number: int, split: pa.RecordBatch | None, unique: bool, touching: bool = False
 ) -> tuple[pa.Table, pa.Array]:
     """The rows of a part in the order of cells, with their cell, and the normal keys at which cells begin.
 
     The part begins at `split`, one row; ranges that reach into it from parts before are among its rows. With `unique`
-    two ranges of a key that overlap are a `DataError`.
+    two ranges of a key that overlap are a `DataError`, and with `touching` those that share a bound.
     """
     normal = form.normal([_one(table, name) for name in form.ranged.probed], lowest=True)[0]
     order = normal.sorted_rows()
@@ -158,7 +178,7 @@ def laid_out(
     steps = np.zeros(max(0, table.num_rows - 1), np.int64) if equal is None else equal.steps()
     group = np.concatenate([np.zeros(min(1, table.num_rows), np.int64), np.cumsum(steps != 0)]).astype(np.int64)
     if unique:
-        _refuse_overlap(table, form, first_overlap(group, start, end))
+        _refuse_overlap(table, form, first_overlap(group, start, end, touching))
     rows, cells, heads = cut_cells(group, start, end)
     fences = normal.take(heads).column()
     if before and split is not None:
@@ -186,7 +206,10 @@ def _not_above(sorted_keys: Normal, key: Normal) -> int:
 def _refuse_overlap(table: pa.Table, form: RangeForm, found: tuple[int, int] | None) -> None:
     if found is not None:
         one, other = (table.select([*form.ranged.key, *form.ranged.bounds]).slice(at, 1).to_pylist()[0] for at in found)
-        raise DataError(f"ranges overlap: {other} and {one}; correct them, or build without unique=True.")
+        raise DataError(
+            f"ranges overlap: {other} and {one}; correct them, build without unique=True, or with closed='left' if the "
+            f"end is not part of a range."
+        )
 
 
 class CellIndex:

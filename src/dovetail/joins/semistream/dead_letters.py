@@ -27,6 +27,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from dovetail.engine.files import system_at
+from dovetail.engine.remote import S3Access
 from dovetail.errors import ConfigError
 
 _RUNS = 64  # runs for which a worker has cleaned up
@@ -68,8 +70,11 @@ class DeadLetters:
     A context manager that removes its traces unless it was committed.
     """
 
-    def __init__(self, path: str, file: LetterFile, schema: pa.Schema) -> None:
-        self._filesystem, self._directory = _place(path)
+    def __init__(self, path: str, file: LetterFile, schema: pa.Schema, access: S3Access | None = None) -> None:
+        try:
+            self._filesystem, self._directory = system_at(path, access)
+        except (OSError, ValueError) as error:
+            raise ConfigError(f"{path} cannot be reached: {error}.") from error
         self._final = f"{self._directory}/{file}.parquet"
         self._temporary = f"{self._directory}/_{file}-{uuid.uuid4().hex[:8]}"
         self._schema, self._path, self._file = schema, path, file
@@ -132,8 +137,11 @@ class DeadLetters:
         staged = [entry for entry in mine if entry.path.endswith(_STAGED)]
         for entry in staged:
             name = entry.path.rpartition("/_")[2].removesuffix(_STAGED)
-            with contextlib.suppress(FileNotFoundError):  # another task was faster
+            try:
                 self._filesystem.move(entry.path, f"{self._directory}/{name}.parquet")
+            except OSError:
+                if self._filesystem.get_file_info(entry.path).type != fs.FileType.NotFound:
+                    raise  # otherwise another task was faster
         for entry in (entry for entries in actions.values() for entry in entries):
             self._remove(entry.path)
         return bool(staged)
@@ -209,13 +217,3 @@ class _Entry:
 def _rows(entries: list[_Entry]) -> int:
     """Rows that an action has read."""
     return sum({entry.part: entry.n_rows for entry in entries}.values())
-
-
-def _place(path: str) -> tuple[fs.FileSystem, str]:
-    if "://" not in path:
-        return fs.LocalFileSystem(), path
-    try:
-        filesystem, inside = fs.FileSystem.from_uri(path)
-    except (OSError, ValueError, pa.ArrowInvalid) as error:
-        raise ConfigError(f"{path} cannot be reached: {error}.") from error
-    return filesystem, inside

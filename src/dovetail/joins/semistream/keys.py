@@ -451,8 +451,13 @@ def key_columns(batch: pa.RecordBatch, names: Sequence[str], types: Sequence[pa.
     return [a if a.type == kind else a.cast(kind) for a, kind in zip(found, types, strict=True)]
 
 
-def check_keys(stream: pa.Schema, on: Sequence[str], master: pa.Schema, key: Sequence[str]) -> None:
-    """`PlanError` unless the stream has these columns, as many as the master's key, and of types that compare."""
+def check_keys(
+    stream: pa.Schema, on: Sequence[str], master: pa.Schema, key: Sequence[str], ranged: bool = False
+) -> None:
+    """`PlanError` unless the stream has these columns, as many as the master's key, and of types that compare.
+
+    With `ranged` the last one is a value that lies in a range, whose whole numbers may be of any width.
+    """
     missing = [name for name in on if name not in stream.names]
     if missing:
         raise PlanError(f"the stream has no column {missing}; it has {stream.names}.")
@@ -462,7 +467,8 @@ def check_keys(stream: pa.Schema, on: Sequence[str], master: pa.Schema, key: Seq
         )
     for name, other in zip(on, key, strict=True):
         mine, theirs = stream.field(name).type, master.field(other).type
-        if not comparable(mine, theirs):
+        both_whole = pa.types.is_integer(mine) and pa.types.is_integer(theirs)
+        if not comparable(mine, theirs) and not (ranged and other == key[-1] and both_whole):
             raise PlanError(
                 f"stream column {name!r} is {mine}, master key {other!r} is {theirs}; cast the former to {theirs}."
             )

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
+from dovetail.engine.files import located
+from dovetail.engine.remote import S3Access
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as pool
 from dovetail.joins.semistream.master.store import MasterStore
@@ -163,6 +165,7 @@ class DeadLetter:
 
     path: str
     written: bool = True
+    access: S3Access | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"dead_letter({self.path})"
@@ -183,7 +186,7 @@ OnMiss = Drop | DeadLetter | Park
 
 
 def dead_letter(path: str | Path) -> DeadLetter:
-    """Keep rows without a match as Parquet under `path`, a directory or a URI that Arrow knows.
+    """Keep rows without a match as Parquet under `path`, a directory: local, or at an address such as s3a://.
 
     There is one file for each call of `enrich`, micro-batch and partition that had any, so that several joins can share
     the directory. An attempt that fails leaves none, a repeated micro-batch replaces its files, and so does a second
@@ -195,7 +198,7 @@ def dead_letter(path: str | Path) -> DeadLetter:
     """
     if not str(path):
         raise PlanError("dead_letter needs a directory; give its path.", argument="path")
-    return DeadLetter(str(path) if "://" in str(path) else str(Path(path).absolute()))
+    return DeadLetter(str(path) if ":/" in str(path) else str(Path(path).absolute()))
 
 
 def park(*, retry: str | float = "5s", deadline: str | float = "10 min") -> Park:
@@ -466,10 +469,12 @@ def _tune(tune: Tune | Sizes | Mapping[str, int]) -> tuple[str, Sizes | None]:
 def _directory(versions: str | Path | None) -> str | None:
     if versions is None:
         return None
-    if not str(versions) or "://" in str(versions):
+    if not str(versions):
         raise PlanError(
-            f"versions={str(versions)!r} is no path of a directory; the log of versions is kept on a file system that "
-            f"driver and executors have at the same path: give such a path.",
+            "versions='' is no path; the log of versions is kept in a directory that all hosts share: give it.",
             argument="versions",
         )
-    return str(Path(versions).absolute())
+    try:
+        return str(located(versions))
+    except PlanError as error:
+        raise PlanError(f"versions: {error}", argument="versions") from error

@@ -13,16 +13,15 @@ versions/
 
 from __future__ import annotations
 
-import os
-import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dovetail.engine import files
+from dovetail.engine.files import Place
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.packing import pack, unpack
 from dovetail.errors import ConfigError, DataError
@@ -119,20 +118,20 @@ class StateLog:
     The name in the state identifies the log among those of other owners and other joins of the query.
     """
 
-    directory: Path
+    directory: Place
     name: str
     batch: int
     idle: bool
 
     @property
-    def place(self) -> Path:
+    def place(self) -> Place:
         """The entry of this micro-batch."""
         return self.directory / f"{self.name}.{self.batch}{'-idle' if self.idle else ''}.state"
 
     def read(self) -> Carried | None:
         """The state that the first attempt at this micro-batch left; None if this is the first attempt."""
         try:
-            data = self.place.read_bytes()
+            data = files.read(self.place)
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -147,17 +146,8 @@ class StateLog:
 
     def write(self, data: bytes) -> None:
         """Log the state, once; a `ConfigError` if a concurrent attempt logged another one."""
-        temporary = self.place.with_name(f".{uuid.uuid4().hex}")
         try:
-            self.directory.mkdir(parents=True, exist_ok=True)
-            try:
-                with temporary.open("wb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                found = data if _published(temporary, self.place) else self.place.read_bytes()
-            finally:
-                temporary.unlink(missing_ok=True)
+            found = data if files.create(self.place, data) else files.read(self.place)
             self._forget()
         except OSError as error:
             raise self._unreachable(error) from error
@@ -165,29 +155,17 @@ class StateLog:
             raise ConfigError(f"{self.place} was written by another attempt at the task; Spark tries this one again.")
 
     def _forget(self) -> None:
-        for entry in self.directory.glob(f"{self.name}.*.state"):
-            number = entry.name.split(".")[1].partition("-")[0]
-            if number.isdigit() and int(number) < self.batch - _REPLAYED:
-                entry.unlink(missing_ok=True)
+        for name in files.names(self.directory):
+            number = name.removeprefix(f"{self.name}.").partition(".")[0].partition("-")[0]
+            ours = name.startswith(f"{self.name}.") and name.endswith(".state") and number.isdigit()
+            if ours and int(number) < self.batch - _REPLAYED:
+                files.remove(self.directory / name)
 
     def _unreachable(self, error: OSError) -> ConfigError:
         return ConfigError(
             f"the states of mode='carry' cannot be kept in {self.directory} ({error.strerror}); give enrich a "
             f"directory that driver and executors can write to, versions=..."
         )
-
-
-def _published(temporary: Path, place: Path) -> bool:
-    """Publish the file under its name, atomically; False if the name is taken."""
-    try:
-        os.link(temporary, place)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links
-        if place.exists():
-            return False
-        temporary.replace(place)
-    return True
 
 
 class WaitingRows:

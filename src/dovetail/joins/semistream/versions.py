@@ -18,10 +18,13 @@ import socket
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
+from dovetail.engine import files
+from dovetail.engine.files import Place, located
+from dovetail.engine.remote import Remote, S3Access
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.master.page_file.generation import sync_directory
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
@@ -31,9 +34,11 @@ from dovetail.joins.semistream.request import Freshness
 MARK = ".shared"
 _SHARED: set[str] = set()  # marks that this process has seen
 _KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
+_REPLAYED = 2  # newest batches of a query that may run again, or run now
 _WRITER_S = 90 * 86_400  # that a join is known whose dead letters a query keeps
 _LOST_S = 60  # that an entry may be empty while it is written, on a file system without links
 _ATTEMPTS = 200  # to read an entry that another task is just writing
+T = TypeVar("T")
 Hold: TypeAlias = Callable[[str], bool]
 """Holds a version; False if it is gone."""
 Defer: TypeAlias = Callable[[Path], object]
@@ -68,10 +73,18 @@ class VersionLog:
     path: str
     mark: str | None = None
     legacy: str | None = None
+    access: S3Access | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def home(self) -> Place:
+        """Where it is."""
+        return located(self.path, self.access)
 
     def marked(self) -> VersionLog:
         """The same log with a mark written by the driver, by which tasks recognise the directory."""
-        place = Path(self.path) / MARK
+        place = self.home / MARK
+        if isinstance(place, Remote):
+            self._reached(lambda: files.check_creates(place.parent))
         self._publish(place, json.dumps(uuid.uuid4().hex))
         return replace(self, mark=str(self._json(place)))
 
@@ -79,8 +92,8 @@ class VersionLog:
         """`ConfigError` unless this process sees the directory that the driver marked."""
         if self.mark is None or self.mark in _SHARED:
             return
-        place = Path(self.path) / MARK
-        if not place.exists() or self._json(place) != self.mark:
+        place = self.home / MARK
+        if MARK not in self._reached(lambda: files.names(place.parent)) or self._json(place) != self.mark:
             raise ConfigError(
                 f"{socket.gethostname()} does not see what the driver wrote to {self.path}, where the versions of "
                 f"micro-batches are kept: it must be a directory that driver and all executors share. Give enrich one "
@@ -109,12 +122,11 @@ class VersionLog:
         attempt = 0 if found is None else found + 1
         return self._write(batch.query, name, attempt, proposal, keeps_versions(store), defer)
 
-    def _is_lost(self, place: Path) -> bool:
+    def _is_lost(self, place: Place) -> bool:
         """Whether a power failure left an empty entry, whose micro-batch has not ended."""
-        try:
-            found = place.stat()
-        except OSError as error:
-            raise self._unreachable(error) from error
+        if isinstance(place, Remote):
+            return False
+        found = self._reached(place.stat)
         return found.st_size == 0 and time.time() - found.st_mtime > _LOST_S
 
     def _held(self, proposal: Entry, store: MasterStore, hold: Hold | None) -> Entry:
@@ -131,12 +143,10 @@ class VersionLog:
             self._forget_writers(place.parent)
         return str(self._json(place))
 
-    def _forget_writers(self, directory: Path) -> None:
-        with os.scandir(directory) as entries:
-            for entry in entries:
-                with contextlib.suppress(FileNotFoundError):
-                    if time.time() - entry.stat().st_mtime > _WRITER_S:
-                        Path(entry.path).unlink()
+    def _forget_writers(self, directory: Place) -> None:
+        for entry in files.entries(directory):
+            if time.time() - entry.changed_at > _WRITER_S:
+                files.remove(directory / entry.name)
 
     def move_on(self, batch: Batch, freshness: Freshness, store: MasterStore, gone: str) -> Entry:
         """The version that replaces one which the store no longer has; the same for all tasks."""
@@ -148,7 +158,7 @@ class VersionLog:
                 return logged
         return self._write(batch.query, name, (attempt or 0) + 1, Entry(store.version(), time.time()), False)
 
-    def place(self, batch: Batch, freshness: Freshness) -> Path:
+    def place(self, batch: Batch, freshness: Freshness) -> Place:
         """Where the entry of a batch is."""
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         return self._file(batch.query, name, self._newest(batch.query, name) or 0)
@@ -158,6 +168,17 @@ class VersionLog:
         names = {name.partition(".")[0] for name in self._names(query)}
         numbers = sorted(int(name) for name in names if name.isdigit())
         return {n: self._read(query, str(n), self._newest(query, str(n)) or 0).version for n in numbers}
+
+    def needed(self) -> set[str]:
+        """Versions that a replay may read: those of the newest micro-batches of every query in this log."""
+        found, path = set[str](), Path(self.path)
+        for query in [entry.name for entry in os.scandir(path) if entry.is_dir()] if path.is_dir() else []:
+            names = {name.partition(".")[0] for name in self._names(query)}
+            numbers = sorted(int(name) for name in names if name.isdigit())[-_REPLAYED:]
+            for name in [*map(str, numbers), *names & {"pinned"}]:
+                with contextlib.suppress(ConfigError):  # not whole yet, or forgotten meanwhile
+                    found.add(self._read(query, name, self._newest(query, name) or 0).version)
+        return found
 
     def _proposal(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry:
         now, known = time.time(), self._legacy_entry(batch, freshness, store)
@@ -174,7 +195,10 @@ class VersionLog:
     def _legacy_entry(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry | None:
         if self.legacy is None or not isinstance(store.source, PageFileSource):
             return None
-        old, name = VersionLog(self.legacy), "pinned" if freshness.kind == "pinned" else str(batch.number)
+        old, name = (
+            VersionLog(self.legacy, access=self.access),
+            "pinned" if freshness.kind == "pinned" else str(batch.number),
+        )
         attempt = old._newest(batch.query, name)
         found = None if attempt is None else old._read(batch.query, name, attempt)
         return found if found is not None and found.version in store.source.versions() else None
@@ -184,15 +208,10 @@ class VersionLog:
         return max((int(attempt) for attempt in attempts if attempt.isdigit()), default=None)
 
     def _names(self, query: str) -> list[str]:
-        try:
-            return [entry.name for entry in os.scandir(Path(self.path) / query) if entry.name.endswith(".json")]
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            raise self._unreachable(error) from error
+        return [name for name in self._reached(lambda: files.names(self.home / query)) if name.endswith(".json")]
 
-    def _file(self, query: str, name: str, attempt: int) -> Path:
-        return Path(self.path) / query / f"{name}.{attempt}.json"
+    def _file(self, query: str, name: str, attempt: int) -> Place:
+        return self.home / query / f"{name}.{attempt}.json"
 
     def _read(self, query: str, name: str, attempt: int) -> Entry:
         place = self._file(query, name, attempt)
@@ -201,12 +220,9 @@ class VersionLog:
         except TypeError as error:
             raise _damaged(place) from error
 
-    def _json(self, place: Path) -> Any:
+    def _json(self, place: Place) -> Any:
         for _ in range(_ATTEMPTS):
-            try:
-                text = place.read_bytes()
-            except OSError as error:
-                raise self._unreachable(error) from error
+            text = self._reached(lambda: files.read(place))
             with contextlib.suppress(ValueError):
                 return json.loads(text)
             time.sleep(0.01)
@@ -218,50 +234,36 @@ class VersionLog:
         """Logs an entry and returns it; that of a store without old versions need not survive a power failure."""
         place = self._file(query, name, attempt)
         if self._publish(place, json.dumps(asdict(entry)), outlives_power and defer is None):
-            if outlives_power and defer is not None:
+            if outlives_power and defer is not None and isinstance(place, Path):
                 defer(place)
             if name.isdigit():
                 self._forget(query, int(name))
         return self._read(query, name, attempt)
 
-    def _publish(self, place: Path, text: str, outlives_power: bool = True) -> bool:
+    def _publish(self, place: Place, text: str, outlives_power: bool = True) -> bool:
         """Write the file; False if it exists."""
-        temporary = place.with_name(f".{uuid.uuid4().hex}")
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            _write(temporary, text, outlives_power)
-            try:
-                return _published(temporary, place)
-            finally:
-                temporary.unlink(missing_ok=True)
-        except OSError as error:
-            raise self._unreachable(error) from error
+        return self._reached(lambda: files.create(place, text.encode(), outlives_power))
 
     def _forget(self, query: str, newest: int) -> None:
         for name in self._names(query):
             number = name.partition(".")[0]
             if number.isdigit() and int(number) < newest - _KEPT:
-                (Path(self.path) / query / name).unlink(missing_ok=True)
+                files.remove(self.home / query / name)
 
-    def _unreachable(self, error: OSError) -> ConfigError:
-        return ConfigError(
-            f"the versions of micro-batches cannot be kept in {self.path} ({error.strerror}); give enrich a directory "
-            f"that driver and executors can write to, versions=..."
-        )
+    def _reached(self, work: Callable[[], T]) -> T:
+        try:
+            return work()
+        except OSError as error:
+            raise ConfigError(
+                f"the versions of micro-batches cannot be kept in {self.path} ({error.strerror}); give enrich a "
+                f"directory that driver and executors can write to, versions=..."
+            ) from error
 
 
-def _damaged(place: Path) -> ConfigError:
+def _damaged(place: Place) -> ConfigError:
     is_entry = place.parent.name != "letters" and place.name != MARK
     then = "to answer its batch from the current version" if is_entry else "and start again"
     return ConfigError(f"{place} is damaged; remove it {then}.")
-
-
-def _write(place: Path, text: str, outlives_power: bool) -> None:
-    with place.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        if outlives_power:
-            os.fsync(file.fileno())
 
 
 def sync_file(place: Path) -> None:
@@ -274,32 +276,16 @@ def sync_file(place: Path) -> None:
     sync_directory(place.parent)
 
 
-def _published(temporary: Path, place: Path) -> bool:
-    """Publish the file under its name, atomically; False if the name is taken."""
-    try:
-        os.link(temporary, place)
-    except FileExistsError:
-        return False
-    except OSError:  # a file system without links: created by one, and read by others once it is whole
-        try:
-            handle = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-        except FileExistsError:
-            return False
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(temporary.read_text(encoding="utf-8"))
-    return True
-
-
 def keeps_versions(store: MasterStore) -> bool:
     """Whether the store can open versions other than the newest."""
     return isinstance(store.source, PageFileSource)
 
 
-def log_of(store: MasterStore, versions: str | None) -> VersionLog:
+def log_of(store: MasterStore, versions: str | None, access: S3Access | None = None) -> VersionLog:
     """The log of a store: in the directory that was given, which stores can share, else the default one."""
     if versions is None:
         return default_log(store)
-    return VersionLog(str(Path(versions) / _identity(store)), legacy=versions)
+    return VersionLog(str(located(versions, access) / _identity(store)), legacy=versions, access=access)
 
 
 def _identity(store: MasterStore) -> str:
@@ -308,11 +294,11 @@ def _identity(store: MasterStore) -> str:
 
 def default_log(store: MasterStore) -> VersionLog:
     """The log inside a page file, beside other local files, and in the user's state directory for servers."""
+    if isinstance(store.source, PageFileSource):
+        return VersionLog(str(store.source.place / ".versions"), access=store.source.access)
     path = getattr(store.source, "path", None)
     if path is None or "://" in str(path):
         base = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "dovetail" / "versions"
         return VersionLog(str(base / _identity(store)))
     place = Path(path)
-    if keeps_versions(store):
-        return VersionLog(str(place / ".versions"))
     return VersionLog(str(place.with_name(f".{place.name}.versions")))

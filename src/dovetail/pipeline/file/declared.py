@@ -113,8 +113,9 @@ class Step:
     def node(self) -> Node:
         """The step as the record of a run shows it."""
         kind: Kind = "sql" if self.type == "sql" else self.kind  # type: ignore[assignment]  # the tables' names
-        shown = {k: val for k, val in self.written.items() if k not in ("type", "query", "schema", "from")}
-        detail = ", ".join(f"{key}={_short(value)}" for key, value in shown.items())
+        shown = {k: val for k, val in self.written.items() if k not in ("type", "query", "schema", "avro", "from")}
+        promise = ["at least once"] if (self.kind, self.type) == ("sink", "kafka") else []
+        detail = ", ".join([*promise, *(f"{key}={_short(value)}" for key, value in shown.items())])
         return Node(self.name, kind, self.type, detail)
 
 
@@ -174,6 +175,11 @@ class Pipeline:
 def located(file: Path, place: str) -> str:
     """A path that a file names, made absolute; relative paths start at the file, and URIs stay as they are."""
     return place if "://" in place else str((file.parent / Path(place).expanduser()).absolute())
+
+
+def is_schema_text(given: str) -> bool:
+    """Whether `avro` is the JSON text of a schema, and not the path of a file."""
+    return given.lstrip().startswith(("{", "[", '"'))
 
 
 def inputs_of(kind: str, type_: str, values: Mapping[str, Any], steps: frozenset[str]) -> Iterator[tuple[str, str]]:

@@ -241,14 +241,17 @@ SOURCES = {
     "json": _FILES,
     "parquet": _FILES,
     "rate": Shape({key: kind for key, kind in _SOURCE.items() if key != "schema"} | {"rows_per_second": COUNT}),
-    "kafka": Shape({key: kind for key, kind in _SOURCE.items() if key != "schema"}, ("options",)),
+    "kafka": Shape(
+        {**_SOURCE, "avro": TEXT, "malformed": TEXT}, ("options",), paths=("avro",),
+        words={"malformed": ("fail", "null")},
+    ),
     "workload": Shape(
         {key: kind for key, kind in _SOURCE.items() if key != "schema"} | {"workload": TEXT},
         ("workload",),
         words={"workload": WORKLOADS},
     ),
     "format": Shape({**_SOURCE, "format": TEXT, "path": TEXT}, ("format",), paths=("path",)),
-}
+}  # fmt: skip
 
 _KEYED = {"type": TEXT, "key": NAME_OR_NAMES}
 MASTERS = {
@@ -271,6 +274,9 @@ SINKS = {
     "postgres": Shape(
         {**_SINK, "uri": TEXT, "table": TEXT, "key": NAME_OR_NAMES, "newest": TEXT, "create": FLAG},
         ("from", "uri", "table"), ("from",), (), _WORDS,
+    ),
+    "kafka": Shape(
+        {**_SINK, "options": OPTIONS, "key": TEXT, "avro": TEXT}, ("from", "options"), ("from",), ("avro",), _WORDS
     ),
     "console": Shape({**_SINK, "options": OPTIONS}, ("from",), ("from",), (), _WORDS),
     "memory": Shape(_SINK, ("from",), ("from",), (), _WORDS),
@@ -332,7 +338,7 @@ def join_shape(join: str) -> Shape:
     options = inspect.signature(options_of(join)).parameters.values()
     arguments = {option.name: _ARGUMENTS[option.name] for option in options}
     if join == "band_join":
-        arguments |= {"within": BANDS}
+        arguments |= {"within": BANDS, "closed": TEXT}
     if join == "enrich":
         arguments |= {"on": KEYS_OR_RANGES, "closed": TEXT}
     if join == "online_multijoin":

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.errors import ConfigError, PlanError
-from dovetail.pipeline.file.declared import Pipeline, Secrets, Step, inputs_of, located
+from dovetail.pipeline.file.declared import Pipeline, Secrets, Step, inputs_of, is_schema_text, located
 from dovetail.pipeline.file.keys import KINDS, PIPELINE, Shape, shape_of, types_of
 from dovetail.pipeline.file.problems import KeyPath, PipelineError, Problem, Problems, key_lines, listed, meant
 from dovetail.pipeline.file.requests import check_requests
@@ -182,7 +182,7 @@ def _with_places(file: Path, table: dict[str, Any], shape: Shape) -> dict[str, A
     for key in shape.paths:
         value = table.get(key)
         if isinstance(value, str):
-            table[key] = located(file, value)
+            table[key] = value if key == "avro" and is_schema_text(value) else located(file, value)
         elif isinstance(value, dict):
             table[key] = {one: located(file, place) for one, place in value.items() if isinstance(place, str)}
         elif isinstance(value, list):

@@ -114,6 +114,8 @@ def _check_rules(pipeline: Pipeline, step: Step, problems: Problems) -> None:
         )
     elif step.type == "postgres" and step.kind == "sink":
         _check_postgres(step, problems)
+    elif step.type == "kafka":
+        _check_kafka(step, ("topic",), problems)
 
 
 def _check_postgres(step: Step, problems: Problems) -> None:
@@ -131,24 +133,40 @@ def _check_postgres(step: Step, problems: Problems) -> None:
         )
 
 
+def _check_kafka(step: Step, topics: tuple[str, ...], problems: Problems) -> None:
+    values, path, options = step.values, step.path, step.values.get("options")
+    if isinstance(options, Mapping):
+        if "kafka.bootstrap.servers" not in options:
+            problems.add(
+                (*path, "options"), f"options of a kafka {step.kind} lack 'kafka.bootstrap.servers'",
+                "it is host:port, ...", "add it, in quotes: \"kafka.bootstrap.servers\" = \"localhost:9092\"",
+            )  # fmt: skip
+        if not any(name in options for name in topics):
+            problems.add(
+                (*path, "options"), f"options of a kafka {step.kind} name no topic", f"one of {listed(topics)}",
+                f'add {topics[0]} = "topic"',
+            )  # fmt: skip
+    if "schema" in values and "avro" in values:
+        problems.add(
+            (*path, "avro"), "schema is for values of JSON and avro for values of Avro", "", "remove one of them"
+        )
+    if "malformed" in values and not {"schema", "avro"} & set(values):
+        problems.add(
+            (*path, "malformed"),
+            "malformed is for values with a declared schema",
+            "",
+            "add schema or avro, or remove it",
+        )
+
+
 def _check_source(step: Step, problems: Problems) -> None:
     values, path = step.values, step.path
     if step.type == "rate" and values.get("stream") is False:
         problems.add(
             (*path, "stream"), "a rate source is always a stream", "stream may be true", "remove stream = false"
         )
-    options = values.get("options")
-    if step.type == "kafka" and isinstance(options, Mapping):
-        if "kafka.bootstrap.servers" not in options:
-            problems.add(
-                (*path, "options"), "options of a kafka source lack 'kafka.bootstrap.servers'", "it is host:port, ...",
-                "add it, in quotes: \"kafka.bootstrap.servers\" = \"localhost:9092\"",
-            )  # fmt: skip
-        if not any(name in options for name in _KAFKA_TOPICS):
-            problems.add(
-                (*path, "options"), "options of a kafka source name no topic", f"one of {listed(_KAFKA_TOPICS)}",
-                'add subscribe = "topic"',
-            )  # fmt: skip
+    if step.type == "kafka":
+        _check_kafka(step, _KAFKA_TOPICS, problems)
     if "watermark" in values and not streams(step):
         problems.add(
             (*path, "watermark"),

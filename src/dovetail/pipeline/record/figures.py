@@ -112,4 +112,7 @@ def measured(plan: Plan, metrics: Metrics) -> dict[str, str]:
         found["page loads"] = f"{values['page_loads']:,.0f}"
     if "spilled_bytes" in values:
         found["spilled"] = format_bytes(int(values["spilled_bytes"]))
+    hot = plan.hot_keys(metrics) if isinstance(plan, OnlinePlan) else []
+    if hot:
+        found["hot keys"] = "; ".join(hot)
     return found

@@ -16,7 +16,7 @@ from dovetail.joins.semistream.plan.plan import measured_rate
 from dovetail.pipeline.file.declared import Step
 from dovetail.pipeline.file.wiring import streams
 from dovetail.pipeline.record.figures import collected, expected, measured, totals
-from dovetail.pipeline.record.watch import Watch
+from dovetail.pipeline.record.watch import Lag, Watch
 from dovetail.pipeline.steps.build import Lineage
 
 QUANTILES = {"latency_p50_s": 0.50, "latency_p95_s": 0.95, "latency_p99_s": 0.99}
@@ -27,6 +27,7 @@ class Arrivals:
 
     def __init__(self, step: Step) -> None:
         self._step = step
+        self.has_partitions = step.type == "kafka"
         self._read = 0
         self._points: list[tuple[float, float]] = []
         self._newest: tuple[float, float] | None = None
@@ -82,20 +83,24 @@ class Arrivals:
             if self._step.type == "workload":
                 return max(0.0, float(latest["row"]) - float(end["row"]))
             if self._step.type == "kafka":
-                return float(sum(_behind(end, latest)))
+                return float(sum(lag.behind for lag in lags(progress)))
         if self._step.type == "rate" and isinstance(end, (int, float)) and isinstance(latest, (int, float)):
             return max(0.0, float(latest - end)) * float(self._step.values.get("rows_per_second", 1))
         files = (progress.get("metrics") or {}).get("numFilesOutstanding")
         return None if files is None else float(files) * max(1, int(progress["numInputRows"]))
 
 
-def _behind(end: Mapping[str, Any], latest: Mapping[str, Any]) -> list[int]:
-    """How far each partition of each topic is behind."""
-    return [
-        max(0, int(newest) - int(end.get(topic, {}).get(part, 0)))
+def lags(progress: Mapping[str, Any]) -> list[Lag]:
+    """How far a Kafka source has read each partition of each topic; empty if Spark does not report it."""
+    end, latest = progress.get("endOffset"), progress.get("latestOffset")
+    if not (isinstance(end, Mapping) and isinstance(latest, Mapping)):
+        return []
+    found = [
+        Lag(topic, int(part), int(end.get(topic, {}).get(part, 0)), int(newest))
         for topic, parts in latest.items()
         for part, newest in parts.items()
     ]
+    return sorted(found, key=lambda lag: (lag.topic, lag.partition))
 
 
 class Follower:
@@ -152,6 +157,8 @@ class Follower:
         if arrivals.rate is not None:
             values["arrival_rows_per_s"] = arrivals.rate
         self._add(name, values)
+        if arrivals.has_partitions and name in self._owned:
+            self._watch.lag(name, lags(progress))
         return waited
 
     def _step(self, step: Step, observed: Mapping[str, Any], shared: Mapping[str, float], seconds: float) -> None:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal, get_args
 
+from dovetail.engine import files
+from dovetail.engine.files import Place, located
 from dovetail.errors import DataError, PlanError
 
 Kind = Literal["source", "master", "join", "sql", "sink"]
@@ -46,6 +46,21 @@ class Sample:
     values: dict[str, float]
 
 
+@dataclass(frozen=True, slots=True)
+class Lag:
+    """How far a partition of a topic is read: the offset after the last message read, and that after the newest."""
+
+    topic: str
+    partition: int
+    read: int
+    newest: int
+
+    @property
+    def behind(self) -> int:
+        """Messages that were not read yet."""
+        return max(0, self.newest - self.read)
+
+
 class Watch:
     """The record of one run. Any thread may write and read.
 
@@ -70,6 +85,7 @@ class Watch:
         self._latest: dict[str, dict[str, float]] = {step: {} for step in known}
         self._predicted: dict[str, dict[str, str]] = {}
         self._measured: dict[str, dict[str, str]] = {}
+        self._lags: dict[str, list[Lag]] = {}
         self._errors: list[tuple[float, str | None, str]] = []
 
     @property
@@ -136,6 +152,17 @@ class Watch:
             ]
             return rows + [(what, "", value) for what, value in measured.items() if what not in predicted]
 
+    def lag(self, step: str, lags: Sequence[Lag]) -> None:
+        """Set how far each partition of a source is read; later values replace all."""
+        with self._lock:
+            self._of(self._samples, step)
+            self._lags[step] = list(lags)
+
+    def lags(self, step: str) -> list[Lag]:
+        """How far each partition of a source is read, by the newest micro-batch; empty if it has no partitions."""
+        with self._lock:
+            return list(self._lags.get(step, ()))
+
     def error(self, step: str | None, message: str) -> None:
         """Add an error, with its step if it is known."""
         with self._lock:
@@ -152,27 +179,23 @@ class Watch:
                 self.ended_at = self.started_at + self.seconds
                 self._state = state
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
+    def save(self, path: str | Place) -> Place:
         """Write the record as JSON; the file is replaced as a whole."""
-        target = Path(path)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(self._content(), indent=1)
-        partial = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}")
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(target)
+        target = located(path)
+        files.write(target, json.dumps(self._content(), indent=1).encode(), outlives_power=False)
         return target
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Watch:
+    def load(cls, path: str | Place) -> Watch:
         """A saved record; DataError if the file is not one."""
         try:
-            content = json.loads(Path(path).read_text(encoding="utf-8"))
+            content = json.loads(files.read(located(path)))
             if (content["format"], content["version"]) != (_FORMAT, _VERSION):
                 raise ValueError(f"format {content['format']!r} version {content['version']!r}")
             return cls._from(content)
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
-                f"{os.fspath(path)} is no record of a run ({type(error).__name__}: {error}); "
+                f"{path} is no record of a run ({type(error).__name__}: {error}); "
                 "`dovetail run` writes one as watch.json beside its checkpoint."
             ) from error
 
@@ -191,6 +214,7 @@ class Watch:
                 "latest": self._latest,
                 "predicted": self._predicted,
                 "measured": self._measured,
+                "lags": {step: [asdict(lag) for lag in lags] for step, lags in self._lags.items()},
                 "errors": self._errors,
             }
 
@@ -206,6 +230,7 @@ class Watch:
             watch._latest[step] = dict(content["latest"][step])
         watch._predicted = {step: dict(rows) for step, rows in content["predicted"].items()}
         watch._measured = {step: dict(rows) for step, rows in content["measured"].items()}
+        watch._lags = {step: [Lag(**lag) for lag in lags] for step, lags in content.get("lags", {}).items()}
         watch._errors = [(float(at), step, str(message)) for at, step, message in content["errors"]]
         return watch
 

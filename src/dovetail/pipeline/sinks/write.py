@@ -19,11 +19,19 @@ from dovetail.pipeline.sinks import postgres as sink_postgres
 from dovetail.pipeline.sinks.files import FileSink, check_format_place, mark_format_place
 from dovetail.pipeline.sinks.hadoop import Files
 from dovetail.pipeline.steps.build import Lineage
+from dovetail.pipeline.steps.formats import known_format
+from dovetail.pipeline.steps.messages import encoded
 from dovetail.request import parse_ms
 from dovetail.spark.places import require_shared_directory
 
-KEPT = ("parquet", "csv", "postgres", "format")
+KEPT = ("parquet", "csv", "postgres", "kafka", "format")
 """Types of sinks whose rows are kept after the run, so that their streams need a checkpoint."""
+
+
+def batch_modes(sink: Step) -> tuple[str, ...]:
+    """The modes in which a sink takes a batch, the default first; a topic cannot be replaced."""
+    return ("append",) if sink.type == "kafka" else ("overwrite", "append", "error")
+
 
 Writer = Callable[[DataFrame, int], object]
 
@@ -44,8 +52,15 @@ def check_place(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataF
     elif sink.type == "postgres":
         target = sink_postgres.Target.of(sink, rows, label, owner)
         sink_postgres.inspect(target, sink.values.get("create", True))
+    elif sink.type == "kafka":
+        _messages(spark, rows, sink)
     elif sink.type == "format" and not rows.isStreaming:
         check_format_place(spark, sink, label)
+
+
+def _messages(spark: SparkSession, rows: DataFrame, sink: Step) -> DataFrame:
+    known_format(spark, "kafka", "options")
+    return encoded(spark, rows, sink)
 
 
 def _require_shared(spark: SparkSession, sink: Step) -> None:
@@ -61,13 +76,16 @@ def start_stream(
     """The running query of a sink that writes a stream."""
     sink, rows = lineage.sink, lineage.frame
     _require_shared(spark, sink)
+    if sink.type == "kafka":
+        rows = _messages(spark, rows, sink)
     writer: Any = rows.writeStream.outputMode(sink.values.get("mode", "append"))
     writer = writer.queryName(f"{pipeline.name}.{sink.name}" if sink.type != "memory" else sink.name)
     writer = writer.trigger(**trigger_of(pipeline, sink, once))
     if sink.type == "memory":
         writer = writer.format("memory")
-    elif sink.type == "format":
-        writer = _optioned(writer.format(sink.values["format"]), sink).option("checkpointLocation", checkpoint)
+    elif sink.type in ("kafka", "format"):
+        writer = _optioned(writer.format(sink.values.get("format", sink.type)), sink)
+        writer = writer.option("checkpointLocation", checkpoint)
     else:
         writer = writer.foreachBatch(_batch_writer(spark, pipeline, lineage, owner)).option(
             "checkpointLocation", checkpoint
@@ -79,7 +97,7 @@ def start_stream(
 def write_once(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, console: Console) -> None:
     """Write a batch as a whole."""
     sink, rows = lineage.sink, lineage.frame
-    mode, label, owner = sink.values.get("mode", "overwrite"), label_of(pipeline, sink), uuid.uuid4().hex
+    mode, label, owner = sink.values.get("mode", batch_modes(sink)[0]), label_of(pipeline, sink), uuid.uuid4().hex
     _require_shared(spark, sink)
     if sink.type in ("parquet", "csv"):
         FileSink.of(spark, sink, label, owner, False).write_batch(rows)
@@ -87,6 +105,8 @@ def write_once(spark: SparkSession, pipeline: Pipeline, lineage: Lineage, consol
         target = sink_postgres.Target.of(sink, rows, label, owner)
         sink_postgres.prepare(target, sink.values.get("create", True))
         sink_postgres.write_batch(rows, target, 0)
+    elif sink.type == "kafka":
+        _optioned(_messages(spark, rows, sink).write.format("kafka").mode(mode), sink).save()
     elif sink.type == "console":
         print_rows(console, sink, rows, None)
     elif sink.type == "memory":

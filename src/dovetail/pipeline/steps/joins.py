@@ -27,6 +27,7 @@ from dovetail.joins.semistream.plan.plan import make_plan
 from dovetail.joins.semistream.request import EnrichOptions
 from dovetail.pipeline.file.declared import Pipeline, Step
 from dovetail.pipeline.file.requests import arguments_of
+from dovetail.pipeline.steps.formats import with_remedy
 from dovetail.pipeline.steps.masters import is_missing
 from dovetail.pipeline.steps.sources import empty
 from dovetail.xml.api import plan_xquery
@@ -188,7 +189,8 @@ def _sql(given: Given, step: Step) -> FramePlan:
         return FramePlan(given.spark.sql(step.values["query"]), f"SQL by Spark: reads {reads}")
     except (AnalysisException, ParseException) as error:
         raise PlanError(
-            f"query: Spark cannot resolve it: {spark_says(error)}; correct it here", argument="query"
+            f"query: Spark cannot resolve it: {with_remedy(given.spark, spark_says(error))}; correct it here",
+            argument="query",
         ) from error
     finally:
         for name in step.sources:

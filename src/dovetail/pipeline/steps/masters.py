@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.cells import check_ranged
-from dovetail.joins.semistream.master.page_file.generation import MANIFEST
+from dovetail.joins.semistream.master.page_file.generation import is_page_file
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.plan.build import page_place
 from dovetail.pipeline.file.declared import Step
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.inputs import refuse_collated
@@ -46,7 +45,7 @@ def promised_master(step: Step, build_from: DataFrame | None) -> MasterStore:
 
 def is_missing(step: Step) -> bool:
     """Whether a master is a page file that does not exist yet."""
-    return step.type == "pages" and not (Path(step.values["path"]) / MANIFEST).exists()
+    return step.type == "pages" and not is_page_file(page_place(step.values["path"]))
 
 
 def _opened(step: Step) -> MasterStore:

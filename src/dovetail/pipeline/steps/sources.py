@@ -20,12 +20,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from dovetail.errors import ConfigError, PlanError
 from dovetail.pipeline.file.declared import Step
 from dovetail.pipeline.file.wiring import streams
+from dovetail.pipeline.steps.formats import PACKAGES, known_format
+from dovetail.pipeline.steps.messages import COLUMNS, decoded
 from dovetail.request import parse_ms
 from dovetail.workloads.source import register
 
 FILES = ("csv", "json", "parquet")
 _KNOWING: weakref.WeakSet[SparkSession] = weakref.WeakSet()
-_KAFKA = "key binary, value binary, topic string, partition int, offset long, timestamp timestamp, timestampType int"
 
 
 def load_source(spark: SparkSession, step: Step) -> DataFrame:
@@ -39,7 +40,7 @@ def empty_source(spark: SparkSession, step: Step) -> DataFrame:
         frame = empty(spark, file_schema(step), streams(step))
     elif step.type == "kafka":
         known_format(spark, "kafka")
-        frame = empty(spark, parsed_schema(_KAFKA), streams(step))
+        frame = _messages(spark, empty(spark, parsed_schema(COLUMNS), streams(step)), step)
     else:
         frame = _loaded(spark, step)
     return watermarked(frame, step)
@@ -84,19 +85,6 @@ def empty(spark: SparkSession, schema: T.StructType, stream: bool) -> DataFrame:
     return base.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in schema.fields))
 
 
-def known_format(spark: SparkSession, name: str) -> None:
-    """A ConfigError unless Spark finds the format on its class path."""
-    session: Any = spark
-    lookup = session._jvm.org.apache.spark.sql.execution.datasources.DataSource.lookupDataSource
-    try:
-        lookup(name, session._jsparkSession.sessionState().conf())
-    except Exception as error:  # py4j wraps whatever class Spark throws
-        package = "org.apache.spark:spark-sql-kafka-0-10_2.13" if name == "kafka" else "the package that has it"
-        raise ConfigError(
-            f"Spark has no format {name!r}; add {package} to spark.jars.packages in [pipeline.spark]"
-        ) from error
-
-
 def _loaded(spark: SparkSession, step: Step) -> DataFrame:
     values = step.values
     reader: Any = spark.readStream if streams(step) else spark.read
@@ -104,6 +92,8 @@ def _loaded(spark: SparkSession, step: Step) -> DataFrame:
     if step.type == "workload" and spark not in _KNOWING:  # Spark warns about doing it again
         register(spark)
         _KNOWING.add(spark)
+    if name in PACKAGES:
+        known_format(spark, name)
     reader = reader.format(name)
     if step.type == "csv":
         reader = reader.option("header", True)
@@ -111,10 +101,16 @@ def _loaded(spark: SparkSession, step: Step) -> DataFrame:
         reader = reader.option("rowsPerSecond", values["rows_per_second"])
     for key, value in values.get("options", {}).items():
         reader = reader.option(key, value)
-    if step.type in FILES or "schema" in values:
+    if step.type in FILES or (step.type == "format" and "schema" in values):
         reader = reader.schema(file_schema(step))
     loaded: DataFrame = reader.load(values["path"]) if "path" in values else reader.load()
-    return loaded
+    return _messages(spark, loaded, step) if step.type == "kafka" else loaded
+
+
+def _messages(spark: SparkSession, loaded: DataFrame, step: Step) -> DataFrame:
+    if "schema" in step.values:
+        parsed_schema(step.values["schema"])
+    return decoded(spark, loaded, step)
 
 
 _HEAD = 1 << 20

@@ -6,6 +6,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel, register_warmup
+from dovetail.engine.kernels.search import run_of
 
 
 def entries_before(run_keys: I64, run_starts: I64, times: I64, keys: I64, at: I64, exact: bool) -> I64:
@@ -33,18 +34,9 @@ def _search(
     run_keys: I64, run_starts: I64, times: I64, keys: I64, at: I64, forward: bool, exact: bool, out: I64
 ) -> None:
     passes_equal = exact != forward  # whether an entry at the very time lies before the place that is searched
-    run, n_runs = -1, run_keys.size
+    run = -1
     for row in range(at.size):
-        key = keys[row]
-        if run < 0 or run_keys[run] != key:  # rows of one key often follow each other
-            low, high = 0, n_runs
-            while low < high:
-                middle = (low + high) >> 1
-                if run_keys[middle] < key:
-                    low = middle + 1
-                else:
-                    high = middle
-            run = low if low < n_runs and run_keys[low] == key else -1
+        run = run_of(run_keys, keys[row], run)
         if run < 0:
             out[row] = -1
             continue

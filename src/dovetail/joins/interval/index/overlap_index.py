@@ -9,13 +9,12 @@ from types import TracebackType
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.engine.kernels.arrays import I64, U64, AnyArray, Bool, int64s, readonly
+from dovetail.engine.kernels.arrays import I64, U64, Bool, int64s, readonly
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.index.sorted import SortedRight
 from dovetail.joins.interval.index.zones import BOUNDARIES, Touching, as_overlapping, cells, rectangles, weights
-from dovetail.joins.interval.kernels.cover import covered_between
 from dovetail.joins.interval.kernels.search import (
     first_in_rectangles,
     last_in_rectangles,
@@ -135,16 +134,12 @@ class OverlapIndex:
         budget: MemoryBudget | None = None,
         h: int = 0,
         shift: int = 0,
-        numbers: tuple[AnyArray, AnyArray] | None = None,
     ) -> OverlapIndex:
-        """The index of a right input; raises `BudgetExceeded` if the budget cannot hold it and its sort.
-
-        `numbers` are its bounds as numbers whose differences are lengths, for `covered`.
-        """
+        """The index of a right input; raises `BudgetExceeded` if the budget cannot hold it and its sort."""
         if len(start) > _MOST_ROWS:
             raise UnsupportedError(f"an index of {len(start)} rows; at most {_MOST_ROWS}: partition the right input.")
         keys = None if key is None else int64s(key)
-        return cls(SortedRight(keys, int64s(start), int64s(end), h, shift, budget, numbers))
+        return cls(SortedRight(keys, int64s(start), int64s(end), h, shift, budget))
 
     @property
     def rows(self) -> int:
@@ -203,22 +198,6 @@ class OverlapIndex:
     def any(self, key: I64 | None, start: I64, end: I64, table: Table | None = None) -> I64:
         """The right input's row number of some match of each left row, or -1; the same one every time."""
         return self.first(key, start, end, table)
-
-    def covered(self, key: I64 | None, start: I64, end: I64, bounds: tuple[AnyArray, AnyArray]) -> AnyArray:
-        """How much of each left row the union of the right rows covers; `bounds` are the left bounds as numbers.
-
-        The index must have numbers, and both sides the same `closed`.
-        """
-        right, probes = self._right, self._probes(key, start, end, None)
-        reach, total = right.union
-        places = []
-        for of_end, bound in ((False, start), (True, end - right.shift)):
-            order = probes.order(of_end, right.rows)
-            places.append(positions_below(right.starts, right.offsets, probes.segment, int64s(bound), False, order))
-        first = int64s(np.where(probes.segment < 0, _MOST_ROWS, probes.first_of_segment()))
-        kind = reach.dtype
-        low, high = (readonly(bound, kind) for bound in bounds)
-        return covered_between(reach, total, first, int64s(places[0]), int64s(places[1]), low, high)
 
     def close(self) -> None:
         """Gives the memory back to the budget; the index must not be used again."""

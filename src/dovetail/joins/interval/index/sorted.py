@@ -8,10 +8,9 @@ from functools import cached_property
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I64, U64, AnyArray, int64s, readonly
+from dovetail.engine.kernels.arrays import I64, U64, AnyArray, int64s
 from dovetail.engine.kernels.sort import sorted_copy, stable_order
 from dovetail.engine.memory import MemoryBudget
-from dovetail.joins.interval.kernels.cover import union_totals
 from dovetail.joins.interval.kernels.search import level_offsets, maxima, members, members_by_table, prefix_max
 from dovetail.joins.interval.kernels.wavelet import wavelet
 
@@ -87,9 +86,8 @@ class SortedRight:
         h: int,
         shift: int,
         budget: MemoryBudget | None,
-        numbers: tuple[AnyArray, AnyArray] | None = None,
     ) -> None:
-        self.rows, self.h, self.shift, self._numbers = len(start), h, shift, numbers
+        self.rows, self.h, self.shift = len(start), h, shift
         unlimited = MemoryBudget(2**63 - 1, "unlimited")
         self._reservation = (budget or unlimited).reserve("overlap index")
         try:
@@ -99,28 +97,14 @@ class SortedRight:
             raise
 
     def _sort(self, key: I64 | None, start: I64, end: I64) -> None:
-        given = sum(bound.nbytes for bound in self._numbers or ())
-        self._reservation.grow(given + (0 if key is None else Segments.most_bytes(self.rows)))
+        self._reservation.grow(0 if key is None else Segments.most_bytes(self.rows))
         self.segments = Segments.of(key)
-        self._reservation.resize(given + self.segments.nbytes + 8 * (self.segments.count + 1))
+        self._reservation.resize(self.segments.nbytes + 8 * (self.segments.count + 1))
         number = None if key is None else self.segments.numbers(key, self.rows)
         self.offsets = _offsets(number, self.segments.count, self.rows)
         self.order = self._charged(8, _SORT_BYTES, lambda: _start_order(number, start, end))
         self.starts = self._charged(8, 0, lambda: int64s(start[self.order]))
         self.ends = self._charged(8, 0, lambda: int64s(end[self.order]))
-
-    @cached_property
-    def union(self) -> tuple[AnyArray, AnyArray]:
-        """Running totals of the union of the rows, in start order; the numbers that they are made from go."""
-        assert self._numbers is not None, "an index without numbers is asked for lengths"  # noqa: S101  (our callers)
-        before = self._reservation.used - sum(bound.nbytes for bound in self._numbers)
-        self._reservation.grow(self.rows * 32)
-        kind = self._numbers[0].dtype
-        start, end = (readonly(bound[self.order], kind) for bound in self._numbers)
-        reach, total = (readonly(found, kind) for found in union_totals(start, end, self.offsets))
-        self._numbers = None
-        self._reservation.resize(before + reach.nbytes + total.nbytes)
-        return reach, total
 
     @property
     def nbytes(self) -> int:

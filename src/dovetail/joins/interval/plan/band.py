@@ -1,12 +1,14 @@
 """Band joins: pairs whose columns differ by a bounded amount, as interval joins.
 
-A band lo <= b - a <= hi is an overlap of the left interval [a + lo, a + hi] with the right point b. Of several bands
-the one that admits the smallest part of the right values is joined so; the others are conditions of a match.
+A band lo <= b - a <= hi is an overlap of the left interval [a + lo, a + hi] with the right point b. A band with one
+limit is an inequality of two points: one is before the other. Of several bands the one that admits the smallest part of
+the right values is joined so; the others are conditions of a match. Of several inequalities two are joined by a grid.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import (
@@ -20,9 +22,14 @@ from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.interval.api import IntervalPlan, make_plan
+from dovetail.joins.interval.plan.bins import CANDIDATE_COST, OrderCells, key_pairs
+from dovetail.joins.interval.plan.choose import Decision
+from dovetail.joins.interval.plan.grid import Axis, GridSample
+from dovetail.joins.interval.plan.native import NativeRoute
 from dovetail.joins.interval.plan.sides import as_column
-from dovetail.joins.interval.request import Band, BandOptions, BandRequest
-from dovetail.request import known_column, output_names, takes
+from dovetail.joins.interval.plan.text import TextCodes, check_texts, is_text, names_in_pairs
+from dovetail.joins.interval.request import Band, BandOptions, BandRequest, Request
+from dovetail.request import Distance, known_column, takes
 from dovetail.spark.frames import find_column, quoted, units
 from dovetail.spark.inputs import BOUND_TYPES, check_input, common_type, distance_units, type_with_codes
 
@@ -48,9 +55,8 @@ class BandPlan:
 
     def explain(self) -> str:
         """The bands, the one that is joined by, and the plan of the interval join."""
-        bands = " and ".join(map(_shown, self.bands))
-        chosen = _shown(self.bands[self.joined_by])
-        return f"BandJoin: {bands}; joined by {chosen}\n{self.plan.explain()}"
+        bands = " and ".join(map(str, self.bands))
+        return f"BandJoin: {bands}; joined by {self.bands[self.joined_by]}\n{self.plan.explain()}"
 
     def metrics(self) -> Metrics:
         """The metrics of the last run, as those of an interval join."""
@@ -64,14 +70,17 @@ def band_join(left: DataFrame, right: DataFrame, request: BandRequest) -> DataFr
     Args:
         left: One input.
         right: The other.
-        within: (a, b, low, high): pairs with low <= right.b - left.a <= high, both limits included; None for no limit.
-            So ("t", "t", 0, 5) finds right rows up to 5 after the left row, ("t", "t", -5, 0) those up to 5 before it.
-            Columns are numbers, decimals of up to 18 digits, dates, timestamps, times or day-time intervals. Limits are
+        within: (a, b, low, high): pairs with low <= right.b - left.a <= high; None for no limit.
+            So ("t", "t", 0, 5) finds right rows up to 5 after the left row, ("t", "t", -5, 0) those up to 5 before it,
+            and ("t", "t", 0, None) all right rows at its time or later: a join by an inequality.
+            Columns are numbers, decimals of up to 18 digits, dates, timestamps, times or day-time intervals, and for an
+            inequality, limits 0 and None, texts. Limits are
             numbers, and for dates and times timedeltas, text such as "10 min" or "-1 hour", or seconds. A list of bands
             finds pairs within all of them. Null and NaN match nothing; floats are compared as a + low <= b and
             b <= a + high.
         on: Equality keys: "k", ["k"] or [("left_k", "right_k")]. Null keys match nothing. A key given by one name
             appears once in the result.
+        closed: Which limits are included: both, left (low alone), right (high alone) or neither.
         condition: What else must hold for a pair: a Column or SQL text over the output columns.
         how: inner, left, right, full, left_semi or left_anti, or another name of Spark's for one of these.
         algorithm: As for `interval_join`.
@@ -113,26 +122,44 @@ def make_band_plan(left: DataFrame, right: DataFrame, request: BandRequest) -> B
     for name, frame in (("left", left), ("right", right)):
         check_input(name, frame, "a band join")
     mark = f"band_{uuid4().hex[:8]}_"
-    every = [_Ready.of(left, right, band, f"{mark}{number}") for number, band in enumerate(request.bands)]
     options = request.join
     checked = options.request()
-    shared = {find_column("right", right, key.right, "on") for key in checked.keys if key.shared}
-    mine, theirs = output_names(left.columns, right.columns, shared, checked.suffixes)
-    names = list(left.columns) if checked.left_only else [*mine.values(), *theirs.values()]
+    names, places = names_in_pairs(left, right, checked)
+    every = [_Ready.of(left, right, band, f"{mark}{n}", places) for n, band in enumerate(request.bands)]
     columns = [known_column("columns: the result", name, names, "columns") for name in checked.columns or names]
-    chosen = 0 if len(every) == 1 else _narrowest(right, every)
-    rest = [F.expr(band.holds) for number, band in enumerate(every) if number != chosen]
-    rest += [] if options.condition is None else [as_column(options.condition)]
-    joined = replace(
-        options,
-        left_interval=(every[chosen].low, every[chosen].high),
-        right_interval=(every[chosen].at, every[chosen].at),
-        condition=_all(rest),
-        columns=columns,
-    ).request()
     one = left.selectExpr("*", *(column for band in every for column in band.left_columns))
     other = right.selectExpr("*", *(band.right_column for band in every))
-    return BandPlan(request.bands, chosen, make_plan(one, other, joined))
+    grid = None
+    if len(every) > 1 and all(band.axis is not None for band in every) and _may_cut(checked):
+        grid = GridSample.of(one, other, [band.axis for band in every if band.axis is not None])
+    pair = grid.best_pair() if grid is not None else (0, 0)
+    chosen = pair[0] if grid is not None or len(every) == 1 else _narrowest(right, every)
+    rest = [F.expr(band.holds) for number, band in enumerate(every) if number != chosen or band.texts is not None]
+    rest += [] if options.condition is None else [as_column(options.condition)]
+    joined = replace(options, **every[chosen].join, condition=_all(rest), columns=columns).request()
+    plan = make_plan(one, other, joined)
+    return BandPlan(request.bands, chosen, plan if grid is None else _cut(plan, grid, pair))
+
+
+def _may_cut(request: Request) -> bool:
+    """Whether a grid may be used: no other way is named."""
+    return (
+        request.algorithm in ("auto", "native") and request.route in ("auto", "native") and request.partitions is None
+    )
+
+
+def _cut(plan: IntervalPlan, grid: GridSample, pair: tuple[int, int]) -> IntervalPlan:
+    """The plan by a grid of two inequalities, unless few rows share a key."""
+    route, inputs = plan.route, plan.inputs
+    if not isinstance(route, NativeRoute) or not isinstance(route.cells, OrderCells):
+        return plan
+    left, right = (side.usable for side in inputs.statistics)
+    same_key = min(1.0, key_pairs(*(side.sample for side in inputs.statistics)) / max(1, left * right))
+    cells = grid.cells(pair, (left, right), same_key, CANDIDATE_COST)
+    if cells is None:
+        return plan
+    reason = "rows are copied to the cells of a grid over both inequalities that may hold their matches"
+    return replace(plan, decision=Decision(NativeRoute(inputs, "grid", reason, cells, cells.seconds), cells.seconds))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,43 +167,92 @@ class _Ready:
     """A band as columns: the left limits `low` and `high`, and the right value `at`, in units."""
 
     name: str
+    band: Band
+    whole: bool  # whole numbers: a limit that is excluded is one unit further
     left_columns: tuple[str, str]
     right_column: str
     width: float
+    texts: tuple[str, str] | None = None  # of text columns, which have codes in place of units: their names in a pair
 
     @property
-    def low(self) -> str:
-        return f"{self.name}_low"
+    def join(self) -> dict[str, Any]:
+        """The options of the interval join that finds the pairs of the band."""
+        band, (low, high, at) = self.band, (f"{self.name}_{what}" for what in ("low", "high", "at"))
+        if band.low is None or band.high is None:
+            limit, relation, touches = (low, "before", "meets") if band.high is None else (high, "after", "met_by")
+            reaches = self.whole or (band.with_low if band.high is None else band.with_high)
+            names = (relation, touches) if reaches else relation
+            return {"left_interval": (limit, limit), "right_interval": (at, at), "relation": names}
+        closed = "both" if self.whole or band.closed == "both" else (band.closed, "both")
+        return {"left_interval": (low, high), "right_interval": (at, at), "closed": closed}
 
     @property
-    def high(self) -> str:
-        return f"{self.name}_high"
-
-    @property
-    def at(self) -> str:
-        return f"{self.name}_at"
+    def axis(self) -> Axis | None:
+        """The band as one axis of a grid, if it has one limit."""
+        low, high = self.band.low, self.band.high
+        if low is not None and high is not None:
+            return None
+        limit = f"{self.name}_{'low' if high is None else 'high'}"
+        return Axis(f"cast({limit} as double)", f"cast({self.name}_at as double)", high is None)
 
     @property
     def holds(self) -> str:
         """SQL: the band holds for a pair."""
-        return f"{self.low} <= {self.at} and {self.at} <= {self.high}"
+        units = self.whole and self.texts is None
+        above, below = ("<=" if units or with_it else "<" for with_it in (self.band.with_low, self.band.with_high))
+        low, high, at = (f"{self.name}_{what}" for what in ("low", "high", "at"))
+        if self.texts is not None:
+            low, high, at = self.texts[0], self.texts[0], self.texts[1]
+        limits = (self.band.low, f"{low} {above} {at}"), (self.band.high, f"{at} {below} {high}")
+        return " and ".join(sql for limit, sql in limits if limit is not None)
 
     @classmethod
-    def of(cls, left: DataFrame, right: DataFrame, band: Band, name: str) -> _Ready:
+    def of(
+        cls, left: DataFrame, right: DataFrame, band: Band, name: str, places: tuple[dict[str, str], dict[str, str]]
+    ) -> _Ready:
         a, b = find_column("left", left, band.left, "within"), find_column("right", right, band.right, "within")
-        asked = left.schema[a].dataType
-        kind = _band_type(left, asked, right.schema[b].dataType, f"{a!r} and {b!r}")
-        low = None if band.low is None else -distance_units("within", -band.low, kind, asked)
-        high = None if band.high is None else distance_units("within", band.high, kind, asked)
+        asked, other = left.schema[a].dataType, right.schema[b].dataType
+        if is_text(asked) and is_text(other):
+            return cls._of_texts((left, a), (right, b), band, name, (quoted(places[0][a]), quoted(places[1][b])))
+        kind = _band_type(left, asked, other, f"{a!r} and {b!r}")
+        whole = not isinstance(kind, (T.FloatType, T.DoubleType))
+        low, high = _limits(band, kind, asked, whole)
         values = [units(kind, f"cast({quoted(column)} as {kind.simpleString()})") for column in (a, b)]
-        if isinstance(kind, (T.FloatType, T.DoubleType)):
-            limits = _float_limits(values[0], low, high)
-            at = f"if(isnan({values[1]}), null, {values[1]})"
-        else:
-            limits, at = _whole_limits(values[0], low, high), values[1]
+        limits = _whole_limits(values[0], low, high) if whole else _float_limits(values[0], low, high)
+        at = values[1] if whole else f"if(isnan({values[1]}), null, {values[1]})"
         width = float("inf") if low is None or high is None else float(high) - float(low)
         columns = f"{limits[0]} as {name}_low", f"{limits[1]} as {name}_high"
-        return cls(name, columns, f"{at} as {name}_at", width)
+        return cls(name, band, whole, columns, f"{at} as {name}_at", width)
+
+    @classmethod
+    def _of_texts(
+        cls, left: tuple[DataFrame, str], right: tuple[DataFrame, str], band: Band, name: str, texts: tuple[str, str]
+    ) -> _Ready:
+        """A band of texts: an inequality or an equality. Runs a small job for what they begin with."""
+        kinds = [frame.schema[column].dataType for frame, column in (left, right)]
+        check_texts(f"within: {band.left!r} and {band.right!r}", kinds, "within")
+        if any(limit not in (None, 0) for limit in (band.low, band.high)):
+            raise PlanError(
+                f"within: {band.left!r} and {band.right!r} are texts, which have an order but no differences; give 0 "
+                "and None as limits.",
+                argument="within",
+            )
+        codes = TextCodes.of([(frame, [quoted(column)]) for frame, column in (left, right)])
+        a, b = (codes.sql(quoted(column)) for _, column in (left, right))
+        width = float("inf") if band.low is None or band.high is None else 0.0
+        return cls(name, band, True, (f"{a} as {name}_low", f"{a} as {name}_high"), f"{b} as {name}_at", width, texts)
+
+
+def _limits(
+    band: Band, kind: T.DataType, asked: T.DataType, whole: bool
+) -> tuple[int | float | None, int | float | None]:
+    """The limits in units; of whole numbers the first and the last that are included."""
+
+    def limit(given: Distance, included: bool) -> int | float:  # rounded down; one less if it is excluded and whole
+        return distance_units("within", given, kind, asked) if included or not whole else -limit(-given, True) - 1
+
+    low = None if band.low is None else -limit(-band.low, band.with_low)
+    return low, None if band.high is None else limit(band.high, band.with_high)
 
 
 def _band_type(frame: DataFrame, left: T.DataType, right: T.DataType, what: str) -> T.DataType:
@@ -206,14 +282,12 @@ def _whole_limits(value: str, low: int | float | None, high: int | float | None)
         bounded = max(-(2**65), min(2**65, int(limit)))
         return f"(cast({value} as decimal(20, 0)) + cast('{bounded}' as decimal(20, 0)))"
 
-    first, last = (
-        f"if({value} is null, null, cast({least} as bigint))",
-        f"if({value} is null, null, cast({most} as bigint))",
-    )
+    first, last = (f"cast({limit} as bigint)" for limit in (least, most))
     if low is not None:
         first = f"if({moved(low)} > {most}, null, cast(greatest({moved(low)}, {least}) as bigint))"
     if high is not None:
         last = f"if({moved(high)} < {least}, null, cast(least({moved(high)}, {most}) as bigint))"
+    first, last = (f"if({value} is null, null, {limit})" for limit in (first, last))
     return first, last
 
 
@@ -233,9 +307,3 @@ def _all(conditions: list[Column]) -> Column | None:
     for condition in conditions:
         whole = condition if whole is None else whole & condition
     return whole
-
-
-def _shown(band: Band) -> str:
-    low = "" if band.low is None else f"{band.low} <= "
-    high = "" if band.high is None else f" <= {band.high}"
-    return f"{low}right.{band.right} - left.{band.left}{high}"

@@ -21,7 +21,7 @@ from dovetail.engine.kernels.arrays import F64, I64
 from dovetail.joins.interval.plan.cells import CELL_COLUMNS, MISS_CELLS
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Sample
-from dovetail.spark.frames import quoted
+from dovetail.spark.frames import RESERVED, quoted
 
 ROW_COST = 0.5e-6  # seconds to explode, shuffle and sort one row
 CANDIDATE_COST = 8e-9  # seconds to test one pair that shares a bin, in a merge join
@@ -29,6 +29,7 @@ HASHED_CANDIDATE_COST = 80e-9  # the same in a hash join, where rows of a bin ar
 MAX_LEVELS = 6
 PRICED_ROWS = 1024
 MAX_BINS_PER_ROW = 1024
+UNROLLED_POINTS = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,12 +219,12 @@ class BinCells:
         if self.bins.levels == 1:
             width = self._number(self.bins.widths[0])
             first, last = self._bin(start, width), self._bin(end, width)
-            return _explode_bins(side, frame, columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
+            return explode_bins(side, frame, columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
         places = f"{start} as {side.own('p0')}", f"{end} as {side.own('p1')}"
         frame = frame.selectExpr("*", f"{ok} as {side.own('ok')}", *places)
         frame = frame.selectExpr("*", f"{self._home(side)} as {side.own('home')}")
         span = Span(side.own("ok"), side.own("first"), side.own("last"), self._count(side))
-        return _explode_bins(side, self._explode_levels(side, frame), columns, keep, span, self.bins.levels)
+        return explode_bins(side, self._explode_levels(side, frame), columns, keep, span, self.bins.levels)
 
     def _place(self, side: Side, ok: str, bound: str) -> str:
         if self.whole:
@@ -273,11 +274,30 @@ class BinCells:
         return " + ".join(terms)
 
 
+def points_reached(place: str, points: Sequence[float], before: int = 0) -> str:
+    """SQL: how many of these ascending points a position is not below, by a binary search of comparisons."""
+    if not points:
+        return f"{before}L"
+    if len(points) > UNROLLED_POINTS:  # as code it would be too long for Java to compile
+        steps = ", ".join(str(1 << bit) for bit in reversed(range(len(points).bit_length())))
+        listed = f"array({', '.join(map(number, points))})"
+        at, step = f"{RESERVED}at", f"{RESERVED}step"  # columns may have any other name
+        reached = f"{at} + {step} <= {len(points)} and {place} >= get({listed}, {at} + {step} - 1)"
+        search = f"aggregate(array({steps}), 0, ({at}, {step}) -> if({reached}, {at} + {step}, {at}))"
+        return f"cast({search} as bigint)"
+    middle = len(points) // 2
+    below, above = (
+        points_reached(place, part, start)
+        for part, start in ((points[:middle], before), (points[middle + 1 :], before + middle + 1))
+    )
+    return f"if({place} >= {number(points[middle])}, {above}, {below})"
+
+
 @dataclass(frozen=True, slots=True)
 class OrderCells:
     """Cells for `before` and `after`: the earlier row goes to the range of its end and on, the later row to one range.
 
-    Reference: REPLICATE and PROJECT of Carman 2020, table 6.3; docs/algorithms/interval.md, 1.4.
+    Reference: REPLICATE and PROJECT of Carman 2020, table 6.3; docs/algorithms/interval.md, 1.4 and 8.8.
     """
 
     points: tuple[float, ...]
@@ -289,16 +309,22 @@ class OrderCells:
         first = np.searchsorted(self.points, earlier.end, side="right")
         return later.rows + float((len(self.points) + 1 - first).sum()) * earlier.weight
 
+    def part(self, left: Sample, right: Sample) -> float:
+        """The part of all pairs that share a cell, estimated from the samples: those that match, and a few more."""
+        earlier, later = (left, right) if self.earlier == "left" else (right, left)
+        cells = np.sort(np.searchsorted(self.points, later.start, side="right"))
+        met = len(cells) - np.searchsorted(cells, np.searchsorted(self.points, earlier.end, side="right"))
+        return float(met.sum()) / max(1, len(cells) * len(met))
+
     def add(self, side: Side, frame: DataFrame, keep: Sequence[str] = CELL_COLUMNS) -> DataFrame:
         """The frame with a row for every cell, and of our columns those to keep."""
         ok = side.usable if side.kept else "true"
         earlier = side.name == self.earlier
         place = side.position(side.end if earlier else side.start)
-        reached = " + ".join(["0L", *(f"if({place} >= {number(point)}, 1L, 0L)" for point in self.points)])
         first = side.own("first")
         last = f"if({ok}, {len(self.points)}L, {first})" if earlier else first
-        placed = frame.selectExpr("*", f"if({ok}, {reached}, 0L) as {first}")
-        return _explode_bins(side, placed, frame.columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
+        placed = frame.selectExpr("*", f"if({ok}, {points_reached(place, self.points)}, 0L) as {first}")
+        return explode_bins(side, placed, frame.columns, keep, Span(ok, first, last, f"{last} - {first} + 1"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -309,14 +335,15 @@ class Span:
     first: str
     last: str
     count: str
+    bins: str | None = None  # an array of them, where they are not those from first to last
 
 
-def _explode_bins(
+def explode_bins(
     side: Side, frame: DataFrame, columns: Sequence[str], keep: Sequence[str], span: Span, levels: int = 1
 ) -> DataFrame:
     """A row for every bin; few and plain steps, because Spark analyses the whole plan again at each."""
     bin_ = side.own("bin")
-    frame = frame.selectExpr("*", f"explode(sequence({span.first}, {span.last})) as {bin_}")
+    frame = frame.selectExpr("*", f"explode({span.bins or f'sequence({span.first}, {span.last})'}) as {bin_}")
     cell = bin_ if levels == 1 else f"({bin_} * {levels} + {side.own('level')}) * 2 + {side.own('kind')}"
     if side.packs_keys:
         cell = f"xxhash64({', '.join(side.keys)}, {cell})"

@@ -10,12 +10,13 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.index.answers import INDEX_BYTES, UNION_BYTES
-from dovetail.joins.interval.plan.bins import BinCells, OrderCells, key_pairs
+from dovetail.joins.interval.index.answers import INDEX_BYTES
+from dovetail.joins.interval.plan.bins import CANDIDATE_COST, BinCells, OrderCells, key_pairs
 from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute, bounds_only
 from dovetail.joins.interval.plan.native import (
     NativeRoute,
     bin_cells,
+    by_extremes,
     candidate_cost,
     order_cells,
 )
@@ -58,6 +59,7 @@ _NATIVE_REASONS = {
     "keys": "few rows share a key: Spark's own equality join on the keys, the relation as its condition",
     "equality": "Spark's own equality join on the bounds, the rest as a filter",
     "order": "REPLICATE and PROJECT by split points, the rest as a filter",
+    "extremes": "each row is compared with the latest start or the earliest end of its key, and no pair is formed",
     "nested_loop": "no bins help; Spark's nested loop, or its equality join on the keys",
 }
 _STRATEGY_OBSTACLES = {
@@ -105,7 +107,12 @@ def choose_join(inputs: Inputs) -> Decision:
         ranges = _ranges(inputs)
         return Decision(ranges, operators=ranges.prices)
     native = _native(inputs, f"{obstacle}; " if by_ranges else "")
-    if by_ranges or request.algorithm != "auto" or request.route != "auto":
+    if (
+        by_ranges
+        or (request.left_only and by_extremes(request))
+        or request.algorithm != "auto"
+        or request.route != "auto"
+    ):
         return Decision(native, native.seconds)
     index = _index(inputs)
     if index is not None and (native.cells is not None or native.seconds is None or _cheaper(index, native)):
@@ -119,18 +126,12 @@ def choose_join(inputs: Inputs) -> Decision:
 
 def choose_counts(inputs: Inputs) -> IndexRoute | NativeRoute:
     """The route of counts by left row: an index wherever one can answer."""
-    if inputs.request.condition is None and _codes_obstacle(inputs) is None:
+    if inputs.request.condition is None and codes_obstacle(inputs) is None:
         if _right_fits(inputs):
             return IndexRoute(inputs, _index_reason(inputs))
         if strategy(inputs.request.relation) == "bins":
             return _index_in_ranges(inputs)
     return _native(inputs)
-
-
-def choose_coverage(inputs: Inputs) -> IndexRoute | None:
-    """The index of all right rows that answers counts and covered lengths at once, if it fits the budget."""
-    fits = _codes_obstacle(inputs) is None and _right_fits(inputs, more=UNION_BYTES)
-    return IndexRoute(inputs, _index_reason(inputs)) if fits else None
 
 
 def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | None:
@@ -173,10 +174,10 @@ def _ranges_obstacle(inputs: Inputs) -> str | None:
         return "with this `closed` the relation also holds for intervals that only touch"
     if request.condition is not None and request.how != "inner":
         return f"a condition inside a {request.how} join is Spark's to evaluate"
-    return _codes_obstacle(inputs)
+    return codes_obstacle(inputs)
 
 
-def _codes_obstacle(inputs: Inputs) -> str | None:
+def codes_obstacle(inputs: Inputs) -> str | None:
     """Why tasks in Python cannot see the rows as 64-bit codes, if they cannot."""
     low, high = min(s.low for s in inputs.statistics), max(s.high for s in inputs.statistics)
     if not _has_codes(inputs.left.bound_type, inputs.request.relation, low, high):
@@ -209,6 +210,8 @@ def _native(inputs: Inputs, because: str = "") -> NativeRoute:
     request, way = inputs.request, strategy(inputs.request.relation)
     if request.algorithm == "nested_loop":
         return NativeRoute(inputs, "nested_loop", "named by the user")
+    if request.left_only and by_extremes(request) and request.partitions is None:
+        return NativeRoute(inputs, "extremes", because + _NATIVE_REASONS["extremes"])
     wants_cells = request.algorithm == "bins" or (way == "order" and request.partitions is not None)
     by_keys = _seconds_by_keys(inputs) if request.keys and not wants_cells else None
     if way not in ("bins", "order"):
@@ -234,9 +237,11 @@ def _rows_and_seconds(inputs: Inputs, cells: BinCells | OrderCells) -> tuple[flo
     """Rows after they are copied to cells, and one core's time for a join by them."""
     if isinstance(cells, BinCells):
         rows, candidates = cells.bins.rows, cells.bins.candidates
-    else:  # nearly all compared pairs of a range match: half of all pairs if times are spread alike
-        rows, candidates = cells.rows(*(s.sample for s in inputs.statistics)), _pairs_of_keys(inputs) / 2
-    return rows, rows * load_profile().shuffle_row.seconds + candidates * candidate_cost(inputs)
+    else:
+        samples = [s.sample for s in inputs.statistics]
+        rows, candidates = cells.rows(*samples), _pairs_of_keys(inputs) * cells.part(*samples)
+    cost = candidate_cost(inputs) if isinstance(cells, BinCells) else CANDIDATE_COST
+    return rows, rows * load_profile().shuffle_row.seconds + candidates * cost
 
 
 def _pairs_of_keys(inputs: Inputs) -> float:
@@ -253,7 +258,7 @@ def _index(inputs: Inputs) -> IndexRoute | None:
     """The route that forms no pairs, for questions about left rows; None for other requests."""
     request = inputs.request
     asked = request.left_only or request.keep != "all"
-    if not asked or request.condition is not None or _codes_obstacle(inputs) is not None:
+    if not asked or request.condition is not None or codes_obstacle(inputs) is not None:
         return None
     if _right_fits(inputs, with_rows=not request.left_only):
         return IndexRoute(inputs, _index_reason(inputs), seconds=_index_seconds(inputs))
@@ -268,18 +273,18 @@ def _index_reason(inputs: Inputs) -> str:
 
 def _index_in_ranges(inputs: Inputs) -> IndexRoute:
     rows = sum(s.usable for s in inputs.statistics)
-    ranges = max(_cores(inputs), ceil(rows * INDEX_BYTES * INDEX_ROOM / inputs.request.memory))
+    ranges = max(cores_of(inputs), ceil(rows * INDEX_BYTES * INDEX_ROOM / inputs.request.memory))
     reason = "each range has an index of its right rows, left rows stream past it, and no pair is formed"
     return IndexRoute(inputs, reason, range_cells(inputs, min(ranges, MOST_RANGES)))
 
 
-def _right_fits(inputs: Inputs, with_rows: bool = False, more: int = 0) -> bool:
-    """Whether an index of right rows, with the rows themselves or `more` bytes each if needed, fits a task's budget.
+def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
+    """Whether an index of right rows, with the rows themselves if needed, fits a task's budget.
 
     Rows that could fit are measured by a job, if planning has not measured them.
     """
     stats, memory = inputs.statistics[1], inputs.request.memory
-    size = stats.usable * (INDEX_BYTES + more + 2 * (stats.row_bytes if with_rows else stats.key_bytes))
+    size = stats.usable * (INDEX_BYTES + 2 * (stats.row_bytes if with_rows else stats.key_bytes))
     if size > memory or not with_rows:
         return size <= memory
     texts = text_bytes(inputs.right) if stats.text_bytes is None else stats.text_bytes
@@ -295,7 +300,7 @@ def _index_seconds(inputs: Inputs) -> float:
     row, depth = profile.python_to_jvm_row.seconds, log2(right.usable + 2)
     asked = left.rows * (2 * row + profile.probe.seconds * depth)
     made = right.usable * (SENT_ROW * row + profile.sort.seconds * depth)
-    return INDEX_START + asked + made * _cores(inputs)
+    return INDEX_START + asked + made * cores_of(inputs)
 
 
 def _ranges(inputs: Inputs) -> RangesRoute:
@@ -304,7 +309,7 @@ def _ranges(inputs: Inputs) -> RangesRoute:
     size = sum(s.usable * (s.row_bytes + OPERATOR_ROW_BYTES) for s in inputs.statistics)
     fitting = ceil(size * OPERATOR_ROOM / request.memory)
     name = request.route if request.route != "auto" else "in_memory" if fitting <= MOST_RANGES else "streaming"
-    cores = _cores(inputs)
+    cores = cores_of(inputs)
     fewest = fitting if name == "in_memory" else size / STREAMED_RANGE_BYTES
     wanted = max(1, ceil(fewest / cores)) * cores  # no core waits for the last range
     cells = range_cells(inputs, min(wanted, MOST_RANGES))
@@ -317,7 +322,8 @@ def _ranges(inputs: Inputs) -> RangesRoute:
     return RangesRoute(inputs, name, best.algorithm, prices.reason, cells, best.swapped, prices, seconds)
 
 
-def _cores(inputs: Inputs) -> int:
+def cores_of(inputs: Inputs) -> int:
+    """How many tasks the session runs at once."""
     return parallelism(inputs.left.frame.sparkSession)
 
 

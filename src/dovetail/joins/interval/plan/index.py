@@ -7,7 +7,7 @@ if not, both sides are cut at split points and every range has an index of its o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -28,7 +28,7 @@ from dovetail.engine.keys import KeyEncoder, bound_numbers
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded
-from dovetail.joins.interval.index.answers import COUNT, COVERED, Kind, Question, RightIndex, answer, answer_cell
+from dovetail.joins.interval.index.answers import COUNT, Kind, Question, RightIndex, answer, answer_cell
 from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.count import count_pairs
 from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
@@ -70,24 +70,15 @@ class IndexRoute:
         kind: Kind = request.how if request.left_only else request.keep  # type: ignore[assignment]  # checked names
         return self._ask_all(left, right, kind, request.how == "left")
 
-    def counts(self, left: Side, right: Side, kind: Kind = "count") -> DataFrame:
-        """Left rows with the number of their matches; only rows that reach several ranges are added up afterwards.
-
-        Kind `cover` gives how much of a row right rows cover, which must be disjoint if there are ranges; `coverage`,
-        without ranges, gives both.
-        """
+    def counts(self, left: Side, right: Side) -> DataFrame:
+        """Left rows with the number of their matches."""
         if self.cells is None:
-            return self._ask_all(left, right, kind)
-        added = COUNT if kind == "count" else COVERED
+            return self._ask_all(left, right, "count")
         left = replace(left, kept=True)
-        columns = [quoted(column) for column in left.frame.columns]
         others = self.cells.add(right, right.frame)
-        rows = self.cells.add(left, left.frame.withColumn(ROW, F.monotonically_increasing_id()))
-        ranges = left.own("n")
-        alone = self._ask_ranges(left, rows.where(f"{ranges} = 1"), right, others, kind)
-        parts = self._ask_ranges(left, rows.where(f"{ranges} > 1"), right, others, kind).groupBy(ROW)
-        summed = parts.agg(F.first(F.struct(*columns)).alias(WHOLE), F.sum(added).alias(added))
-        return alone.select(*columns, added).unionByName(summed.select(f"{WHOLE}.*", added))
+        return summed_over_ranges(
+            left, self.cells, (COUNT,), lambda rows: self._ask_ranges(left, rows, right, others, "count")
+        )
 
     def explain(self) -> list[str]:
         """The placement of rows, a line each."""
@@ -105,7 +96,7 @@ class IndexRoute:
             side_columns(side, {c: c for c in rows.columns}) for side, rows in ((left, left.frame), (right, wanted))
         )
         question = Question(kind, request.relation, mine, theirs, request.memory, outer)
-        fields = _answer_fields(left, left.frame, kind)
+        fields = _answer_fields(left.frame, kind)
         if kind in _ONE_MATCH:
             fields += nullable(wanted.schema)
         return task_frame(left.frame, _answer_all, SentRight(question, *_send(wanted)), sink, fields)
@@ -121,21 +112,32 @@ class IndexRoute:
         keep = [second.start, second.end, *second.keys, second.own("cell"), second.own("in")]
         others = others.select(*dict.fromkeys(keep))
         relation = request.relation.swapped() if first.name == "right" else request.relation
-        counted_once = kind in ("count", "cover") and cells.both_split
+        counted_once = kind == "count" and cells.both_split
         started = (first.own("in"), second.own("in")) if counted_once else None
         placed, places = exchange(in_ranges(first, rows), in_ranges(second, others), cells.ranges)
         columns = side_columns(first, places.left), side_columns(second, places.right)
         question = Question(kind, relation, *columns, request.memory, started=started)
         rows_last = placed.sortWithinPartitions(F.desc(SIDE))
-        return task_frame(rows_last, answer_cell, question, self.inputs.sink, _answer_fields(first, rows, kind))
+        return task_frame(rows_last, answer_cell, question, self.inputs.sink, _answer_fields(rows, kind))
 
 
-def _answer_fields(side: Side, rows: DataFrame, kind: Kind) -> list[T.StructField]:
-    floats = isinstance(side.bound_type, (T.FloatType, T.DoubleType))
-    added = [T.StructField(COUNT, T.LongType(), False)] if kind in ("count", "coverage") else []
-    if kind in ("cover", "coverage"):
-        added.append(T.StructField(COVERED, T.DoubleType() if floats else T.LongType(), False))
-    return [*nullable(rows.schema), *added]
+def summed_over_ranges(
+    left: Side, cells: RangeCells, added: Sequence[str], ask: Callable[[DataFrame], DataFrame]
+) -> DataFrame:
+    """Left rows with answers that add up over ranges; only rows that reach several ranges are added up afterwards.
+
+    `ask` gives the rows, as it gets them, with the columns `added`.
+    """
+    columns = [quoted(column) for column in left.frame.columns]
+    rows = cells.add(left, left.frame.withColumn(ROW, F.monotonically_increasing_id()))
+    ranges = left.own("n")
+    alone, parts = ask(rows.where(f"{ranges} = 1")), ask(rows.where(f"{ranges} > 1")).groupBy(ROW)
+    summed = parts.agg(F.first(F.struct(*columns)).alias(WHOLE), *(F.sum(name).alias(name) for name in added))
+    return alone.select(*columns, *added).unionByName(summed.select(f"{WHOLE}.*", *added))
+
+
+def _answer_fields(rows: DataFrame, kind: Kind) -> list[T.StructField]:
+    return [*nullable(rows.schema), *([T.StructField(COUNT, T.LongType(), False)] if kind == "count" else [])]
 
 
 def bounds_only(side: Side) -> DataFrame:

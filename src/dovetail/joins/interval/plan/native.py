@@ -19,14 +19,25 @@ from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.interval.index.answers import COUNT
-from dovetail.joins.interval.plan.bins import CANDIDATE_COST, HASHED_CANDIDATE_COST, BinCells, OrderCells, choose_bins
+from dovetail.joins.interval.plan.bins import (
+    CANDIDATE_COST,
+    HASHED_CANDIDATE_COST,
+    BinCells,
+    OrderCells,
+    choose_bins,
+    key_pairs,
+)
 from dovetail.joins.interval.plan.cells import WHOLE, CellsJoin
+from dovetail.joins.interval.plan.grid import GridCells
 from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
+from dovetail.joins.interval.relation import strategy
+from dovetail.joins.interval.request import Request
 from dovetail.spark.frames import RESERVED, quoted, require_classic
 from dovetail.spark.status import Node, add_costs, last_execution
 
-ORDER_RANGES = 16  # ranges of a before or after join, unless the user says how many
+ORDER_RANGES = (16, 64)  # ranges of a join by an inequality, fewest and most, unless the user says how many
+ORDER_ROWS = 4096  # later rows of one key in a range: copies of earlier rows cost little beside the pairs they make
 ROWS_OUT = "number of output rows"
 _COUNTED, _MATCHED = f"{RESERVED}counted", f"{RESERVED}matched"
 _FURTHEST = 2.0**61  # lengths of whole numbers nearer to zero than this fit into a long
@@ -36,21 +47,56 @@ _FURTHEST = 2.0**61  # lengths of whole numbers nearer to zero than this fit int
 class NativeRoute:
     """An interval join by Spark's own operators.
 
-    `algorithm` says how pairs are found: bins, keys, equality (of bounds), order (before, after) or nested_loop.
+    `algorithm` says how pairs are found: bins, keys, equality (of bounds), order (an inequality of bounds), extremes (a
+    semi or anti join by an inequality, which needs no pairs), grid (two inequalities) or nested_loop.
     `seconds` is the predicted time of one core, where there is a price.
     """
 
     inputs: Inputs
     algorithm: str
     reason: str
-    cells: BinCells | OrderCells | None = None
+    cells: BinCells | OrderCells | GridCells | None = None
     seconds: float | None = None
 
     name: ClassVar[str] = "native"
 
     def answer(self, left: Side, right: Side) -> DataFrame:
         """The joined rows of checked sides."""
-        return self._join(left, right).answer(self.inputs.request.how, self.inputs.request.keep)
+        request = self.inputs.request
+        if self.algorithm in ("order", "extremes") and by_extremes(request):
+            return self._answer_by_extremes(left, right)
+        return self._join(left, right).answer(request.how, request.keep)
+
+    def _answer_by_extremes(self, left: Side, right: Side) -> DataFrame:
+        """Rows with or without a match are compared with the one row that matches most; only pairs need a join."""
+        request = self.inputs.request
+        if request.left_only:
+            return self._beside_extreme(left, right, request.how)
+        usable = (
+            replace(side, frame=side.frame.where(side.matches), kept=False) if side.kept else side
+            for side in (left, right)
+        )
+        whole = self._join(*usable).answer("inner")
+        for side, other in ((left, right), (right, left)):
+            if side.kept:
+                whole = whole.unionByName(self._beside_extreme(side, other, "left_anti"), allowMissingColumns=True)
+        return whole
+
+    def _beside_extreme(self, side: Side, other: Side, how: str) -> DataFrame:
+        """The rows of a side that match some row of the other one (or none, if `how` is left_anti); no pair is formed.
+
+        An inequality holds for some row of a key if it holds for its latest start, or its earliest end.
+        """
+        relation = self.inputs.request.relation
+        relation = relation if side.name == "left" else relation.swapped()
+        found = f"max({other.start})" if "before" in relation.names else f"min({other.end})"
+        extreme = f"{RESERVED}extreme"
+        rows = other.frame.where(other.matches) if other.kept else other.frame
+        of_keys = rows.groupBy(*other.keys).agg(F.expr(found).alias(extreme))
+        parts = [f"{a} = {b}" for a, b in zip(side.keys, other.keys, strict=True)]
+        parts.append(f"({relation.sql(side.start, side.end, extreme, extreme)})")
+        parts += [side.matches] if side.kept else []
+        return side.frame.join(of_keys, F.expr(" and ".join(parts)), how)
 
     def counts(self, left: Side, right: Side, total: str = f"count({_MATCHED})", name: str = COUNT) -> DataFrame:
         """Left rows with the number of their matches, or another SQL aggregate of them, by joining and adding up."""
@@ -63,6 +109,8 @@ class NativeRoute:
 
     def explain(self) -> list[str]:
         """The placement of rows, a line each."""
+        if isinstance(self.cells, GridCells):
+            return [f"grid: {self.cells.explain()}"]
         return [f"bins: {self.cells.bins.explain()}"] if isinstance(self.cells, BinCells) else []
 
     def add_measured(self, metrics: Metrics) -> Metrics:
@@ -86,6 +134,8 @@ class NativeRoute:
             parts.append(f"({first.own('in')} or {second.own('in')})")
         if self.cells is None:
             parts += [side.matches for side in (first, second) if side.kept]
+        if isinstance(self.cells, (OrderCells, GridCells)):  # thousands of rows a cell: a merge tests pairs faster
+            others = others.hint("merge")
         matches = F.expr(" and ".join(parts))
         return rows.join(others, matches if condition is None else matches & as_column(condition), how)
 
@@ -112,15 +162,27 @@ def candidate_cost(inputs: Inputs) -> float:
     return HASHED_CANDIDATE_COST if hashes else CANDIDATE_COST
 
 
+def by_extremes(request: Request) -> bool:
+    """Whether the latest or earliest row of a key says which rows match at all: an inequality without a condition."""
+    return strategy(request.relation) == "order" and request.condition is None and request.keep == "all"
+
+
 def order_cells(inputs: Inputs) -> OrderCells:
-    """Ranges for before and after, at quantiles of the bounds that they compare."""
+    """Ranges for an inequality, at quantiles of the bounds that it compares.
+
+    Only bounds between the first end of earlier rows and the last start of later ones can match: rows beyond have
+    ranges of their own, in which nothing is compared.
+    """
     left, right = inputs.statistics
-    earlier = "left" if inputs.request.relation.only == "before" else "right"
+    earlier = "left" if "before" in inputs.request.relation.names else "right"
     ends, starts = (left, right) if earlier == "left" else (right, left)
     points = np.concatenate([ends.sample.end, starts.sample.start])
-    ranges = inputs.request.partitions or ORDER_RANGES
-    cuts = np.unique(np.quantile(points, np.arange(1, ranges) / ranges)) if len(points) else np.array([])
-    return OrderCells(tuple(float(cut) for cut in cuts if isfinite(cut)), earlier)
+    first, last = ends.low, float(np.nextafter(starts.last_start, np.inf))
+    points = points[(points >= first) & (points <= last)]
+    of_a_key = key_pairs(left.sample, right.sample) / max(1, ends.usable)
+    ranges = inputs.request.partitions or int(min(max(of_a_key // ORDER_ROWS, ORDER_RANGES[0]), ORDER_RANGES[1]))
+    cuts = np.quantile(points, np.arange(1, ranges) / ranges) if len(points) else np.array([])
+    return OrderCells(tuple(float(cut) for cut in np.unique([*cuts, first, last]) if isfinite(cut)), earlier)
 
 
 def _measured(spark: SparkSession, left: Side, right: Side) -> Metrics:

@@ -29,6 +29,7 @@ from dovetail.spark.inputs import (
 )
 from dovetail.spark.task_errors import MARK
 
+TEXT_TOO = " (text bounds are for interval_join, interval_count, count_overlaps and band_join, all four of one type)"
 OVERLAP = ("overlap_start", "overlap_end", "overlap_length")
 
 
@@ -128,12 +129,8 @@ class Side:
             conditions.append(self.matches)
         whole = " and ".join(conditions) or "true"
         if invalid == "error":  # planning found none; this check is for rows added since
-            whole = f"if({self._broken}, raise_error('{self._late_error()}'), {whole})"
+            whole = f"if({self._broken}, raise_error('{late_error(self.shown)}'), {whole})"
         return self if whole == "true" else replace(self, frame=self.frame.where(whole))
-
-    def _late_error(self) -> str:
-        changed = f"{self.shown} input changed since it was planned: it has an interval that ends before it starts"
-        return f'{MARK}DataError: {changed} or holds NaN. Repair it, or pass invalid="drop" or invalid="null".'
 
     def pruned(self, columns: Sequence[str]) -> Side:
         """The side with only the output columns and those joined on."""
@@ -178,18 +175,23 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     return sides[0], sides[1]
 
 
-_Bound = tuple[str, T.DataType]
+Bound = tuple[str, T.DataType]
+"""The SQL name of a bound, and its type as it is."""
 
 
 def find_bounds(
     name: str, frame: DataFrame, interval: tuple[str, ...], argument: str
-) -> tuple[T.DataType, _Bound, _Bound]:
+) -> tuple[T.DataType, Bound, Bound]:
     """The type of an input's bounds, and the SQL name and own type of each."""
-    what = f"{name} interval"
+    start, end = bound_columns(name, frame, interval, argument)
+    return _bound_type(frame, argument, f"{name} interval", start[1], end[1]), start, end
+
+
+def bound_columns(name: str, frame: DataFrame, interval: tuple[str, ...], argument: str) -> tuple[Bound, Bound]:
+    """The bounds of an input: two columns, or the fields of a struct; of any type."""
     if len(interval) == 2:
         start, end = (find_column(name, frame, column, argument) for column in interval)
-        kinds = [frame.schema[bound].dataType for bound in (start, end)]
-        return _bound_type(frame, argument, what, *kinds), (quoted(start), kinds[0]), (quoted(end), kinds[1])
+        return (quoted(start), frame.schema[start].dataType), (quoted(end), frame.schema[end].dataType)
     column = find_column(name, frame, interval[0], argument)
     struct = frame.schema[column].dataType
     if not isinstance(struct, T.StructType) or len(struct.fields) != 2:
@@ -197,10 +199,8 @@ def find_bounds(
             f"{argument}={column!r} has type {struct.simpleString()}; name two columns or a struct of two fields.",
             argument=argument,
         )
-    first, last = struct.fields
-    kind = _bound_type(frame, argument, what, first.dataType, last.dataType)
-    start, end = (f"{quoted(column)}.{quoted(field.name)}" for field in struct.fields)
-    return kind, (start, first.dataType), (end, last.dataType)
+    first, last = ((f"{quoted(column)}.{quoted(field.name)}", field.dataType) for field in struct.fields)
+    return first, last
 
 
 def _bound_type(frame: DataFrame, argument: str | None, what: str, left: T.DataType, right: T.DataType) -> T.DataType:
@@ -208,7 +208,7 @@ def _bound_type(frame: DataFrame, argument: str | None, what: str, left: T.DataT
         if not isinstance(kind, BOUND_TYPES):
             raise PlanError(
                 f"{what}: a bound has type {kind.simpleString()}; it must be a number, decimal, date, timestamp, time "
-                "or day-time interval; cast it first.",
+                f"or day-time interval{TEXT_TOO if isinstance(kind, T.StringType) else ''}; cast it first.",
                 argument=argument,
             )
     return common_type(frame, what, left, right, argument)
@@ -267,11 +267,24 @@ def overlap_columns(left: Side, right: Side, request: Request) -> dict[str, str]
 def raise_inverted(side: Side, count: int) -> None:
     """A `DataError` that names the side, how many intervals are inverted, and up to five of the rows."""
     rows = side.frame.where(side.inverted).limit(5).collect()
-    sample = "; ".join(str(dict(zip(side.given, row, strict=False))) for row in rows)  # ours come after the given ones
-    raise DataError(
-        f"{side.shown} input has {count} interval(s) that end before they start or hold NaN, for example: {sample}. "
-        "Repair them, or pass invalid='drop' (leave them out) or invalid='null' (keep them in outer joins, unmatched)."
+    raise inverted_error(
+        side.shown, count, [dict(zip(side.given, row, strict=False)) for row in rows]
+    )  # ours come last
+
+
+def inverted_error(shown: str, count: int, rows: Sequence[dict[str, Any]]) -> DataError:
+    """The error for inverted intervals of an input, with some of its rows."""
+    return DataError(
+        f"{shown} input has {count} interval(s) that end before they start or hold NaN, for example: "
+        f"{'; '.join(map(str, rows))}. Repair them, or pass invalid='drop' (leave them out) or invalid='null' (keep "
+        "them in outer joins, unmatched)."
     )
+
+
+def late_error(shown: str) -> str:
+    """The message for an inverted interval that was added to an input since the join was planned."""
+    changed = f"{shown} input changed since it was planned: it has an interval that ends before it starts"
+    return f'{MARK}DataError: {changed} or holds NaN. Repair it, or pass invalid="drop" or invalid="null".'
 
 
 def as_column(condition: Any) -> Column:

@@ -8,6 +8,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool, inlined, int64s, readonly
 from dovetail.engine.kernels.compile import kernel, register_warmup
+from dovetail.engine.kernels.search import run_of
 
 Numbers = AnyArray
 """Bounds: all int64 or all float64."""
@@ -164,18 +165,10 @@ def _find(
 ) -> int:
     before, overlapping, after, touching_start, touching_end = flags[0], flags[1], flags[2], flags[3], flags[4]
     best = np.empty(k, np.int64)
-    run, n, n_runs = -1, 0, run_keys.size
+    run, n = -1, 0
     for row in range(keys.size):
         key, n_before = keys[row], n
-        if run < 0 or run_keys[run] != key:  # rows of one key often follow each other
-            low, high = 0, n_runs
-            while low < high:
-                middle = (low + high) >> 1
-                if run_keys[middle] < key:
-                    low = middle + 1
-                else:
-                    high = middle
-            run = low if low < n_runs and run_keys[low] == key else -1
+        run = run_of(run_keys, key, run)
         if run >= 0 and known[row]:
             first, last, start, end = at[run], at[run + 1], left_starts[row], left_ends[row]
             low, high = first, last  # rows from `low` start after the left one ends

@@ -13,6 +13,8 @@ from dovetail.engine.kernels.compile import kernel, register_warmup
 _MIN, _MAX = -(2**63), 2**63 - 1
 WHOLE, FORTH, BACK = range(3)
 """How the keys of an edge's ends are compared: as whole numbers, or as doubles from the first end or the second."""
+ENDLESS = _MIN
+"""As down or up of whole numbers: there is no such bound."""
 
 
 @kernel
@@ -80,10 +82,10 @@ def float_ranges(keys: I64, lo: float, hi: float, own_is_left: bool) -> tuple[I6
 @kernel
 def reach(key: int, down: int, up: int) -> tuple[int, int]:
     """First and last key from key + down to key + up, cut off where int64 ends; none where the first is the larger."""
-    if (down > 0 and key > _MAX - down) or (up < 0 and key < _MIN - up):
+    if (down > 0 and key > _MAX - down) or (up < 0 and up != ENDLESS and key < _MIN - up):
         return _MAX, _MIN
-    low = _MIN if down < 0 and key < _MIN - down else key + down
-    high = _MAX if up > 0 and key > _MAX - up else key + up
+    low = _MIN if down == ENDLESS or (down < 0 and key < _MIN - down) else key + down
+    high = _MAX if up == ENDLESS or (up > 0 and key > _MAX - up) else key + up
     return low, high
 
 

@@ -209,9 +209,12 @@ class Combinations:
         each = _FOUND_BYTES * (n - 2) + 8 * sum(range(3, n)) + 16 * n  # of all depths together, and names of rows
         self._most = max(8, 8 * n * combinations // each)
         self._paths: dict[tuple[int, ...], list[Step]] = {}
+        self._growth = 0
 
     def path(self, order: Sequence[int]) -> list[Step]:
         """The inputs in this order, as steps along the join tree."""
+        if self._growth != self.keys.growth:
+            self._paths, self._growth = {}, self.keys.growth
         if tuple(order) not in self._paths:
             self._paths[tuple(order)] = path_of(self.keys, order)
         return self._paths[tuple(order)]

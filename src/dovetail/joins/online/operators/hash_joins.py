@@ -57,6 +57,8 @@ class HashIndex(Index):
 
     def arrive(self, new: Arrivals) -> int:
         """Let rows arrive one by one."""
+        if self.keys.grows:
+            self.search.bands[:] = _bands(self.keys)
         return arrive_hashed(self.rows, self.table, self.search, new, self.out, self.knobs)
 
     def flush(self) -> bool:

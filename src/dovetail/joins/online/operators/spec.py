@@ -15,6 +15,7 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import AnswerColumns, multi_schema, with_phase
 from dovetail.joins.online.graph import SIDES, Band, JoinGraph, Predicate, Term, join_graph, pair_graph
+from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.kernels.rows import KEY_BYTES, ROW_BYTES
 from dovetail.joins.online.kernels.table import bucket_bytes, slot_bytes
 from dovetail.joins.online.keys import JoinKeys
@@ -118,13 +119,14 @@ class OnlineSpec(ABC):
 class OnlineJoin(OnlineSpec):
     """Two streams joined, every matching pair exactly once, under any interleaving, delay and budget.
 
-    `on` names equal columns (a name, or a pair of names), `within` a band; at least one is needed. Null keys match
-    nothing. The answer has left's columns, then right's; a key given by one name appears once; other names that both
-    sides have get the suffixes.
+    `on` names equal columns (a name, or a pair of names), `within` a band or a relation of intervals; at least one is
+    needed. Null keys match nothing, or with `null_safe` each other. The answer has left's columns, then right's; a key
+    given by one name appears once; other names that both sides have get the suffixes.
     """
 
     on: tuple[Key, ...] = ()
-    within: Band | tuple[Any, ...] | None = None
+    within: Band | Intervals | tuple[Any, ...] | None = None
+    null_safe: bool = False
     suffixes: tuple[str, str] = ("", "_right")
 
     bands: ClassVar[bool] = False
@@ -133,15 +135,17 @@ class OnlineJoin(OnlineSpec):
         predicate = self.predicate
         if predicate.within is not None and not self.bands and not predicate.on:
             raise UnsupportedError(
-                f"{type(self).__name__} hashes its keys, so a band alone cannot be found; give equal columns too, or "
-                f"use Diner or ProgressiveMergeJoin.",
+                f"{type(self).__name__} hashes its keys, so a band or a relation alone cannot be found; give equal "
+                f"columns too, or use Diner or ProgressiveMergeJoin.",
                 argument="algorithm",
             )
 
     @property
     def predicate(self) -> Predicate:
         """When two rows match."""
-        return Predicate(tuple(self.on), None if self.within is None else Band.of(self.within))
+        within = self.within
+        near = within if within is None or isinstance(within, Intervals) else Band.of(within)
+        return Predicate(tuple(self.on), near, self.null_safe)
 
     @property
     def graph(self) -> JoinGraph:

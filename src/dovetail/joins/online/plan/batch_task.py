@@ -22,7 +22,7 @@ from dovetail.spark.hosts.exchange import Packet
 def join_buckets(task: OnlineTask, packets: Bucketed) -> Batches:
     """The answers of a partition: the rows of each of its buckets, one bucket after the other."""
     running: _Bucket | None = None
-    current, dropped = -1, [0] * len(task.join.names)
+    current, dropped, keys = -1, [0] * len(task.join.names), task.key_counter()
     try:
         for bucket, packet in packets:
             dropped[packet.side] += packet.dropped
@@ -32,10 +32,11 @@ def join_buckets(task: OnlineTask, packets: Bucketed) -> Batches:
                 if running is not None:
                     yield from running.finished()
                 running, current = _bucket(task), bucket
+            keys.take(packet.side, packet.n, packet.rows)
             yield from running.took(packet)
         if running is not None:
             yield from running.finished()
-        task.sink.task(counts_by_side("null_keys", task.join.names, dropped))
+        task.sink.task(counts_by_side("null_keys", task.join.names, dropped).include(keys.metrics))
     finally:
         if running is not None:
             running.close()

@@ -13,6 +13,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
+from random import shuffle
 from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
@@ -36,7 +37,7 @@ from dovetail.joins.online.bucket_state import (
     pack_events,
     unpack_events,
 )
-from dovetail.joins.online.plan.task import OnlineTask, counts_by_side
+from dovetail.joins.online.plan.task import OnlineTask, counts_by_side, turn_metrics
 from dovetail.joins.online.row_pages import in_fixed_order
 from dovetail.joins.online.sizes import beside_bytes
 from dovetail.joins.online.unmatched import Outer, RowBits
@@ -44,7 +45,7 @@ from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.resident import Answers as Turned
 from dovetail.spark.hosts.resident import Log, ResidentCall, run_call
 from dovetail.spark.hosts.stateful import Arrivals, BucketCall, BucketState
-from dovetail.spark.task import TaskAttempt
+from dovetail.spark.task import TaskAttempt, commits_name_state
 
 QUOTA = 64
 """Units of reactive work in a micro-batch without rows: a block against some others is one."""
@@ -99,6 +100,10 @@ class OnlineCall:
         """How this run requests rows to be joined."""
         self.header = Header.load(self.state.load(), task.join.meaning(), self.wanted, len(task.join.names))
         self.header.check_epoch()
+        self.bounds = Bounds(task.request.retain_ms, task.lateness)
+        self.header.check_watermarks(task.lateness)
+        if not commits_name_state():
+            self.header.check_unchanged(self.wanted, self.bounds)
         self.chunks, room = StateChunks(call.state), beside_bytes(task.join.memory) // 2
         self.outer = Outer(task.join, task.output, RowBits(self.chunks, room)) if task.join.what.preserved else None
 
@@ -109,7 +114,7 @@ class OnlineCall:
         header.check_spread(packets[0].rule)
         header.rows += sum(packet.n for packet in packets)
         task.sink.task(self._counted(arrived))
-        retain_ms, lateness = self._bounds()
+        retain_ms, lateness = self.header.bounded_by(self.bounds)
         watermark = self._watermark(lateness)
         keep = header.leaving(now_ms, retain_ms, None if self.outer else watermark)
         events, first, expiry = self._on_time(self._arrivals(arrived), lateness, watermark)
@@ -138,12 +143,8 @@ class OnlineCall:
     def expiring(self) -> Batches:
         """Unmatched rows that the watermark has passed."""
         if not self.header.finished:
-            yield from self._expired(*self._bounds())
+            yield from self._expired(*self.header.bounded_by(self.bounds))
         self._store_header()
-
-    def _bounds(self) -> Bounds:
-        wanted = Bounds(self.task.request.retain_ms, self.task.lateness)
-        return self.header.bounded_by(wanted, preserving=self.outer is not None)
 
     def _store_header(self) -> None:
         if self.outer is not None and not self.header.finished:
@@ -213,7 +214,7 @@ class OnlineCall:
             for event in (event for number in pieces for event in unpack_events(self.state.piece(number))):
                 if event.kind == "push" and event.side in outer.sides:
                     batch = event.batch(join.stored[join.names[event.side]])
-                    expiries = lateness.times(event.side, batch) + lateness.reach[event.side]
+                    expiries = lateness.expiries(event.side, batch)
                     yield from self._alone(event.side, outer.give(event.side, batch, expiries < watermark))
                     if (staying := expiries[expiries >= watermark]).size:
                         later.append(int(staying.min()))
@@ -278,7 +279,7 @@ class OnlineCall:
     ) -> tuple[list[Event], int | None, int | None]:
         """Events without rows older than the watermark of earlier micro-batches, and when the first and all expire.
 
-        Of the first ones, only rows count that come alone.
+        Of the first ones, only rows count that come alone. Rows that match nothing are not kept, and do not count.
         """
         header = self.header
         if lateness is None:
@@ -295,9 +296,12 @@ class OnlineCall:
                 newest = int(times[times < NO_TIME].max())
                 before = header.newest[event.side]
                 header.newest[event.side] = newest if before is None else max(before, newest)
-                expiry = max(expiry, lateness.expiry(event.side, newest))
-                if self.outer is not None and event.side in self.outer.sides:
-                    firsts.append(lateness.expiry(event.side, int(times.min())))
+            alone = self.outer if self.outer is not None and event.side in self.outer.sides else None
+            expiries = lateness.expiries(event.side, alone.split(event.side, kept)[0] if alone else kept)
+            if (known := expiries[expiries < NO_TIME]).size:
+                expiry = max(expiry, int(known.max()))
+                if alone:
+                    firsts.append(int(known.min()))
         self.task.sink.task(counts_by_side("late_rows", names, late))
         return events, min(firsts, default=None), expiry
 
@@ -387,7 +391,7 @@ class OnlineCall:
                 break
             batch = unpack_rows(answer, task.answers)
             yield as_schema(batch, task.output) if self.outer is None else self.outer.pairs(batch)
-        task.sink.task(_measured(report, step.events))
+        task.sink.task(turn_metrics(report, step.events))
         return report
 
     def _run(self, step: _Step) -> Turned:
@@ -442,13 +446,18 @@ class OnlineCall:
     # ------------------------------------------------------------------ metrics
 
     def _counted(self, arrived: Arrivals) -> Metrics:
-        """Arrived rows; after a pause also as rows that waited for its end."""
+        """Arrived rows and their keys; after a pause also as rows that waited for its end."""
         names = self.task.join.names
         rows, dropped = [0] * len(names), [0] * len(names)
         for packet in arrived.packets:
             rows[packet.side] += packet.n
             dropped[packet.side] += packet.dropped
         metrics = counts_by_side("rows", names, rows).merge(counts_by_side("null_keys", names, dropped))
+        keys, packets = self.task.key_counter(), [packet for packet in arrived.packets if packet.rows is not None]
+        shuffle(packets)  # the first ones count, and the others are those of other partitions of the inputs
+        for packet in packets:
+            keys.take(packet.side, packet.n, arrived.rows(packet))
+        metrics.include(keys.metrics)
         if self.header.pauses:
             metrics.peak("input_buffer", sum(rows), unit="rows")
         return metrics
@@ -490,18 +499,3 @@ def _cut(events: Sequence[Event]) -> Iterator[list[Event]]:
         size += len(memoryview(event.rows))
     if some:
         yield some
-
-
-def _measured(report: dict[str, Any], events: Sequence[Event]) -> Metrics:
-    """The counters of a turn."""
-    metrics = Metrics()
-    for name, n in report["counts"].items():
-        what, _, side = name.partition(" ")
-        unit = "rows" if what.startswith("results") else what.partition("_")[0]
-        metrics.add(what, n, side or None, unit=unit)
-    for name, n in report["peaks"].items():
-        metrics.peak(name, n, unit="ns" if name == "handover_delay" else "bytes")
-    if report["replayed"]:
-        metrics.add("joins_rebuilt", 1, unit="joins")
-    metrics.add("units_of_pause", sum(e.units * e.times for e in events if e.kind == "idle"), unit="units")
-    return metrics

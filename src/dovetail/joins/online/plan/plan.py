@@ -18,8 +18,10 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.online.answers import PHASE_COLUMN, AnswerColumns
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
+from dovetail.joins.online.bucket_rule import hot_as_python
 from dovetail.joins.online.bucket_state import Lateness, lateness_of
 from dovetail.joins.online.graph import SIDES, JoinGraph
+from dovetail.joins.online.hot_keys import HotKey, hot_keys
 from dovetail.joins.online.plan.available_now import end_when_done
 from dovetail.joins.online.plan.batch_task import join_buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets
@@ -35,7 +37,7 @@ from dovetail.spark.task import MetricsSink
 _END = "dovetail_end_of_input"
 _COLLATED = "dovetail_collation_key_"
 _WATERMARK = "spark.watermarkDelayMs"
-_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_STATE_STORE = "spark.sql.streaming.stateStore"
 End = Column | Mapping[str, Column] | None
 
 
@@ -104,7 +106,36 @@ class OnlinePlan:
         if rows == 0 or largest == 0:
             return []
         skew = f"{largest * (buckets or self.buckets) / rows:.1f} times an even share"
-        return [f"measured: the largest partition had {largest:,} of {rows:,} rows, {skew}"]
+        hot = [f"hot keys: {line}" for line in self.hot_keys(found)]
+        return [f"measured: the largest partition had {largest:,} of {rows:,} rows, {skew}", *hot]
+
+    def hot_keys(self, metrics: Metrics | None = None) -> list[str]:
+        """Keys of equal columns that had too many rows for one partition in the last run, and what spreads them.
+
+        Empty if there are none, and for joins that have no `hot`: of many inputs, or by keys of a collation.
+        """
+        found, join = self.metrics() if metrics is None else metrics, self.task.join
+        if not isinstance(join.what, Pair) or any(c.startswith(_COLLATED) for c in join.what.key_columns(0)):
+            return []
+        given = hot_as_python(join.what.hot, join.what.on, join.schemas["left"])
+        every = hot_keys(found, join.names, found.value("buckets") or self.buckets)
+        hot = [key for key in every if key.key not in given]
+        return [*map(str, hot), _spreading(join.what, given, hot)] if hot else []
+
+
+def _spreading(what: Pair, given: list[str], hot: list[HotKey]) -> str:
+    """What to do about hot keys beside those that were given."""
+    if what.how == "full":
+        return (
+            "a full join keeps each key in one partition: union the left join with the left_anti join of the inputs "
+            "exchanged, which take hot="
+        )
+    once, other = SIDES if what.how != "right" else SIDES[::-1]
+    option = f"hot=[{', '.join([*given, *(key.key for key in hot)])}]"
+    shares = dict(hot[0].by_side)
+    turns = what.how == "inner" and shares[once] < shares[other]  # rows of a preserved side are never copied
+    turn = f"; {other} has more of them, so exchange the inputs first" if turns else ""
+    return f"{option} spreads {once}'s rows of them over all partitions, from a new checkpoint{turn}"
 
 
 def quoted(name: str) -> Column:
@@ -184,7 +215,7 @@ class Inputs:
         answer = spec.answer(join.stored)
         spec.fit(terms.memory, list(join.stored.values()), {})  # a budget that is too small is refused here
         if streaming:
-            _check_provider(self.first)
+            _check_state_store(self.first)
         phase = [T.StructField(PHASE_COLUMN, T.StringType(), False)] if terms.with_phase else []
         output = T.StructType([*self._fields(answer, columns.names, join), *phase])
         asked = terms.partitions if streaming else self.partitions
@@ -221,13 +252,16 @@ class Inputs:
         return F.coalesce(end.cast("boolean"), F.lit(False)).alias(_END)
 
 
-def _check_provider(frame: DataFrame) -> None:
-    provider = frame.sparkSession.conf.get(_PROVIDER, "") or ""
-    if "RocksDB" not in provider:
-        raise ConfigError(
-            f"{_PROVIDER} is {provider!r}; state of online joins needs Spark's RocksDB provider: leave the setting out "
-            f"and call dovetail.configure(spark) first, or use dovetail.session()."
-        )
+def _check_state_store(frame: DataFrame) -> None:
+    """`ConfigError` unless state is kept on RocksDB, and every attempt of a micro-batch starts from the same one."""
+    for name, wanted in (("providerClass", "RocksDB"), ("checkpointFormatVersion", "2")):
+        found = frame.sparkSession.conf.get(f"{_STATE_STORE}.{name}") or ""
+        if wanted not in found:
+            raise ConfigError(
+                f"{_STATE_STORE}.{name} is {found!r}; state of online joins needs Spark's RocksDB provider and "
+                f"checkpoint format 2: leave the setting out and call dovetail.configure(spark) first, or use "
+                f"dovetail.session()."
+            )
 
 
 def with_collation_keys(frame: DataFrame, names: Iterable[str]) -> tuple[DataFrame, dict[str, str]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.packing import CHUNK_BYTES, as_schema
 from dovetail.errors import DataError
-from dovetail.joins.online.bucket_join import BucketJoin
+from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.bucket_rule import BucketRule, MultiBucketRule
-from dovetail.joins.online.bucket_state import Lateness
+from dovetail.joins.online.bucket_state import Event, Lateness
+from dovetail.joins.online.hot_keys import KeyCounter
 from dovetail.joins.online.request import Terms
 from dovetail.spark.hosts.exchange import Exchange
 from dovetail.spark.hosts.stateful import Wakes
@@ -65,6 +66,14 @@ class OnlineTask:
         """The buckets of rows; rows without a key are in none."""
         return nullcontext(self.spread())
 
+    def key_counter(self) -> KeyCounter:
+        """Counts the keys that `hot` can name: equal columns of two inputs."""
+        join = self.join
+        columns = [
+            join.what.key_columns(side) if isinstance(join.what, Pair) else () for side in range(len(join.names))
+        ]
+        return KeyCounter(join.inputs, columns)
+
     def take_rows(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows in the types of the join; `DataError` for updates and deletions."""
         name = self.join.names[side]
@@ -90,4 +99,19 @@ def counts_by_side(name: str, sides: Sequence[str], counts: Sequence[int]) -> Me
     metrics = Metrics()
     for side, n in zip(sides, counts, strict=True):
         metrics.add(name, int(n), side)
+    return metrics
+
+
+def turn_metrics(report: dict[str, Any], events: Sequence[Event]) -> Metrics:
+    """The counters of a turn."""
+    metrics = Metrics()
+    for name, n in report["counts"].items():
+        what, _, side = name.partition(" ")
+        unit = "rows" if what.startswith("results") else what.partition("_")[0]
+        metrics.add(what, n, side or None, unit=unit)
+    for name, n in report["peaks"].items():
+        metrics.peak(name, n, unit="ns" if name == "handover_delay" else "bytes")
+    if report["replayed"]:
+        metrics.add("joins_rebuilt", 1, unit="joins")
+    metrics.add("units_of_pause", sum(e.units * e.times for e in events if e.kind == "idle"), unit="units")
     return metrics

@@ -11,7 +11,8 @@ import pyarrow as pa
 
 from dovetail.engine.clock import queued_ns
 from dovetail.engine.device import Device
-from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.gather import expand_runs
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.setting import Points, ReadCosts
 from dovetail.joins.semistream.master.pages import KeyedPages, Pages
@@ -67,6 +68,8 @@ def _rounds_s(pages: Pages, rng: np.random.Generator) -> dict[float, float]:
     """Seconds of a run of pages by its bytes, several runs being read in one round."""
     n_pages, found = len(pages.starts) - 1, {}
     quick = _TIMED_S / max(1e-6, _quickest(pages, lambda: pages.read(0, 1)))
+    if pages.device.at_once > 1:  # so that reads are timed as they are made: many under way
+        quick = max(quick, 2 * pages.device.at_once)
     few = min(_PAGES_OF_A_ROUND, quick, _MOST_BYTES / max(1, pages.stored_bytes(0, 1)))
     for count in _counts(pages):
         runs = max(1, min(int(few) // count, n_pages // count))
@@ -95,11 +98,13 @@ def look_up_s(pages: Pages, seed: int = 0) -> float | None:
     if n_pages < 1 or not isinstance(pages, KeyedPages) or not pages.finds_keys:
         return None
     single_s = _quickest(pages, lambda: pages.read(0, 1))
-    spread = int(min(_KEYS, max(_KEY_PAGES, _TIMED_S / max(1e-6, single_s))))
-    places = np.random.default_rng(seed).integers(0, n_pages, spread).tolist()
-    rows = pa.concat_batches([pages.read(place, 1).slice(0, -(-_KEYS // spread)) for place in places])
+    spread = int(min(_KEYS, max(_KEY_PAGES, 2 * pages.device.at_once, _TIMED_S / max(1e-6, single_s))))
+    places = np.unique(np.random.default_rng(seed).integers(0, n_pages, spread)).astype(np.int64)
+    rows, starts = pages.read_many(places, np.ones(len(places), np.int64))
+    each = np.minimum(np.diff(starts), -(-_KEYS // spread))
+    rows = rows.take(pa.array(expand_runs(int64s(starts[:-1]), int64s(each))))
     keys = [rows.column(name) for name in pages.key]
-    units = len(set(places)) if pages.reads_homes else len(keys[0])
+    units = len(places) if pages.reads_homes else len(keys[0])
     return _quickest(pages, lambda: pages.read_keys(keys, _MOST_BYTES)) / max(1, units)
 
 

@@ -43,14 +43,14 @@ def _cut(
 
 
 @kernel
-def _first_overlap(group: I64, start: I64, end: I64) -> tuple[int, int]:
-    """The first range that begins before one above it has ended, and that one; -1 and -1 if there is none."""
+def _first_overlap(group: I64, start: I64, end: I64, touching: bool) -> tuple[int, int]:
+    """The first range that begins before one above it has ended, or when it ends; and that one. -1, -1 for none."""
     last = 0
     for row in range(1, len(group)):
         if group[row] != group[row - 1]:
             last = row
             continue
-        if start[row] < end[last]:
+        if start[row] < end[last] or (touching and start[row] == end[last]):
             return row, last
         if end[row] > end[last]:
             last = row
@@ -72,9 +72,9 @@ def cut_cells(group: I64, start: I64, end: I64, least: int = LEAST) -> tuple[I64
     return rows, cells, heads
 
 
-def first_overlap(group: I64, start: I64, end: I64) -> tuple[int, int] | None:
-    """Two rows of one group that overlap, sorted as for `cut_cells`; ranges that only touch do not."""
-    found = _first_overlap(group, start, end)
+def first_overlap(group: I64, start: I64, end: I64, touching: bool = False) -> tuple[int, int] | None:
+    """Two rows of one group that overlap, sorted as for `cut_cells`; ranges that only touch do if `touching`."""
+    found = _first_overlap(group, start, end, touching)
     return None if found[0] < 0 else found
 
 
@@ -83,3 +83,4 @@ def _warm() -> None:
     some = np.arange(2, dtype=np.int64)
     cut_cells(some, some, some)
     first_overlap(some, some, some)
+    first_overlap(some, some, some, True)

@@ -154,6 +154,10 @@ class Resting(Protocol):
         """Release locks and snapshots at the server until the next read, which fails if the version is gone by then."""
         ...
 
+    def wake(self) -> bool:
+        """Take the snapshot again, for the reads to come; whether the version is still there."""
+        ...
+
 
 def stored_each(pages: Pages, first: I64, count: I64) -> I64:
     """The result of `stored_many`, computed run by run."""

@@ -221,6 +221,10 @@ class Reader(Protocol):
         """Release locks and snapshots until the next read."""
         ...
 
+    def wake(self) -> bool:
+        """Take the snapshot again; whether the version is still there."""
+        ...
+
     def close(self) -> None:
         """End the connection."""
         ...
@@ -305,6 +309,10 @@ class RangePages:
     def rest(self) -> None:
         """Release locks and snapshots at the server until the next read, which fails if the version is gone by then."""
         self._reader.rest()
+
+    def wake(self) -> bool:
+        """Take the snapshot again, for the reads to come; whether the version is still there."""
+        return self._reader.wake()
 
     def close(self) -> None:
         """End the connection; twice is fine."""

@@ -194,6 +194,11 @@ class SqliteReader:
     def rest(self) -> None:
         """Nothing to release: readers of a file block no writer."""
 
+    def wake(self) -> bool:
+        """Whether the file is as it was, or a transaction still sees it so."""
+        with as_config_errors(self._source.path):
+            return self._held or bool(self._connection.execute("PRAGMA data_version").fetchone()[0] == self._changes)
+
     def close(self) -> None:
         """Close the connection; twice is fine."""
         self._close()

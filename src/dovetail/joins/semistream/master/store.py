@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.columns import valid_rows
 from dovetail.engine.device import Device
+from dovetail.engine.files import access_of
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
-from dovetail.errors import ConfigError, UnsupportedError
+from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.cells import CELL
-from dovetail.joins.semistream.master.page_file.generation import local_path
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
-from dovetail.joins.semistream.master.page_file.writer import DEFAULT_PAGE
 from dovetail.joins.semistream.master.pages import KeyedPages, Order, Pages, Resting, ranges_of
 from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.postgres.source import postgres_source
 from dovetail.joins.semistream.master.ranges import DEFAULT_RANGE
 from dovetail.joins.semistream.master.sqlite import sqlite_source
+from dovetail.joins.semistream.within import Closed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from dovetail.joins.semistream.plan.changes import Operation
 
 
 @runtime_checkable
@@ -131,6 +134,10 @@ class WithNulls:
         if isinstance(self._inner, Resting):
             self._inner.rest()
 
+    def wake(self) -> bool:
+        """Take the snapshot again, for the reads to come; whether the version is still there."""
+        return not isinstance(self._inner, Resting) or self._inner.wake()
+
     def close(self) -> None:
         """Close files and connections; twice is fine."""
         self._inner.close()
@@ -213,8 +220,14 @@ class MasterStore:
 
     @staticmethod
     def open(path: str | Path) -> MasterStore:
-        """The page file at this path."""
-        return _named(PageFileSource(str(local_path(path))))
+        """The page file at this path: local, or at an address that Spark knows (hdfs://, s3a://).
+
+        Credentials are those of the running session.
+        """
+        from dovetail.joins.semistream.plan.build import page_place
+
+        place = page_place(path)
+        return _named(PageFileSource(str(place), access=access_of(place)))
 
     @staticmethod
     def build(
@@ -224,10 +237,11 @@ class MasterStore:
         *,
         bounds: tuple[str, str] | None = None,
         order: Order = "key",
-        page: int | str = DEFAULT_PAGE,
+        page: int | str | None = None,
         frequency: str | None = None,
         unique: bool = False,
         keep_nulls: bool = False,
+        closed: Closed | None = None,
     ) -> MasterStore:
         """The page file that Spark writes from the rows of `df`, as a new generation if the path has one already.
 
@@ -235,19 +249,24 @@ class MasterStore:
         are together.
         Rows with a null in the key are left out, or with `keep_nulls=True` kept apart for joins with `null_safe=True`,
         which read all of them as one page. `unique=True` refuses keys that occur twice, with the keys. `page` is the
-        size of what one look-up reads. Driver and executors must see the path as one place.
+        size of what one look-up reads: 4 KB on disks and 64 KB in object stores, unless you say otherwise. Driver and
+        executors must see the path as one place: a directory that all hosts mount, or an address that Spark knows
+        (hdfs://, s3a://), with the credentials of the session.
 
         With `bounds`, the columns of a first and a last value, rows are ranges that are found by a value in them,
         beside equal keys if `key` names some: IP ranges, tariff bands, the time for which a price is valid. A null
-        bound is none. Ranges may overlap, and are then stored several times, unless `unique=True` refuses them; they
-        may touch. There is no other `order`.
+        bound is none. Ranges may overlap, and are then stored several times, unless `unique=True` refuses them. Then
+        ranges of dates and timestamps may touch, and others if `closed` says that not both bounds belong to a range.
+        There is no other `order`.
         """
         from dovetail.joins.semistream.plan.build import build_pages
         from dovetail.joins.semistream.plan.build_ranges import build_ranges
 
         if bounds is not None:
-            build_ranges(df, path, key, bounds, order, page, unique, keep_nulls)
+            build_ranges(df, path, key, bounds, order, page, unique, keep_nulls, closed)
             return MasterStore.open(path)
+        if closed is not None:
+            raise PlanError(f"closed={closed!r} is for ranges; give bounds=, or leave it out.", argument="closed")
         build_pages(df, path, key, order, page, frequency, unique, keep_nulls)
         return MasterStore.open(path)
 
@@ -297,6 +316,91 @@ class MasterStore:
         """
         return _named(postgres_source(uri, table, key, page, marker))
 
+    def apply_changes(
+        self,
+        changes: DataFrame,
+        *,
+        sequence: str | Sequence[str],
+        checkpoint: str | Path,
+        operation: str | None = None,
+        operations: Mapping[str, Operation] | None = None,
+        history: tuple[str, str] | None = None,
+        keep: int = 10,
+        takeover: str | None = None,
+        trigger: Mapping[str, Any] | None = None,
+        name: str | None = None,
+    ) -> StreamingQuery:
+        """The started query that applies a stream of changes to this page file, a version for each micro-batch.
+
+        Every change brings a whole row, or of a deletion its key. Insertions and updates are alike: the row of the key
+        is there afterwards. Each micro-batch is applied once, also if it runs again. Only pages that changes touch are
+        written. Streams that are enriched from the store adopt new versions as their `freshness` says.
+
+        Args:
+            changes: A streaming DataFrame with the store's columns, and those below.
+            sequence: The columns by which changes of a key are ordered: a log position, a version, a time. Within a
+                micro-batch the last one counts, whatever the order of rows; changes of a key must not go back from one
+                micro-batch to the next. If the store has these columns, a change that is older than the stored row is
+                left out.
+            checkpoint: The query's checkpoint location.
+            operation: The column that says what a change does; "op" or "_change_type" unless given.
+            operations: What further values of it mean: "upsert", "delete" or "ignore". Known are those of Debezium (c,
+                r, u, d), Delta Lake (insert, update_postimage, delete; update_preimage is ignored), Flink (+I, +U, -D;
+                -U is ignored), and insert, update, delete.
+            history: Columns of the store for the first time and the end of validity. A change then ends the row of its
+                key that is valid at the first `sequence` column, and begins another; a deletion only ends it. Such a
+                store answers `enrich(..., at=...)` by the row that was valid at the time of a stream row.
+            keep: How many versions stay. Those that a stream may replay stay, too, if its version log is in the store.
+            takeover: The id of a query that applied changes to this store before, to go on in its place.
+            trigger: Arguments of `DataStreamWriter.trigger`: {"processingTime": "10 seconds"}, {"availableNow": True}.
+            name: The name of the query.
+
+        Returns:
+            The running query. It fails with a `DataError` for a change without key or place in the order, an unknown
+            operation, or two different changes at one place of the order.
+
+        Raises:
+            PlanError: if store and changes do not suit each other, before the query starts.
+            UnsupportedError: for a store that is not a page file in key order.
+
+        >>> accounts = spark.createDataFrame([(1, "Ada"), (2, "Ben")], "id int, name string")
+        >>> store = dovetail.MasterStore.build(accounts, f"{place}/accounts.pages", key="id", unique=True)
+        >>> columns = "id int, name string, op string, lsn int"
+        >>> feed = spark.createDataFrame([(2, "Bea", "u", 11), (1, None, "d", 12)], columns)
+        >>> feed.write.parquet(f"{place}/feed")
+        >>> stream = spark.readStream.schema(feed.schema).parquet(f"{place}/feed")
+        >>> query = store.apply_changes(
+        ...     stream, sequence="lsn", checkpoint=f"{place}/applied", trigger={"availableNow": True}
+        ... )
+        >>> query.awaitTermination()
+        >>> dovetail.enrich(accounts.select("id"), store, on="id", how="left", memory="4MB").orderBy("id").collect()
+        [Row(id=1, name=None), Row(id=2, name='Bea')]
+        """
+        from dovetail.joins.semistream.plan.changes import Changes, start_changes
+
+        found = Changes.of(self, changes, sequence, operation, operations, history)
+        return start_changes(found, changes, checkpoint, keep, takeover, trigger, name)
+
+    def merge_changes(
+        self,
+        changes: DataFrame,
+        *,
+        sequence: str | Sequence[str],
+        operation: str | None = None,
+        operations: Mapping[str, Operation] | None = None,
+        history: tuple[str, str] | None = None,
+    ) -> str:
+        """The version of this page file after the changes of a batch DataFrame, with options as in `apply_changes`.
+
+        The version that was current, if no row is another.
+        """
+        from dovetail.joins.semistream.plan.changes import Changes
+
+        if changes.isStreaming:
+            raise PlanError("the changes are a stream; apply them with apply_changes.", argument="changes")
+        made = Changes.of(self, changes, sequence, operation, operations, history).merge(changes)
+        return self.version() if made is None else made.version
+
     def version(self) -> str:
         """The newest version now; what `at` takes to read exactly this one again."""
         return self.source.version()
@@ -309,11 +413,11 @@ class MasterStore:
         key, bounds = _found_by(pages)
         if pages.schema.equals(self.schema) and key == self.key and bounds == self.bounds:
             return pages
-        found = f"columns [{_columns(pages.schema)}], key {list(key)}"
+        found = f"columns [{_columns(pages.schema)}], {_looked_up(key, bounds)}"
         pages.close()
         raise ConfigError(
-            f"{self.source} now has {found}; this query was planned for [{_columns(self.schema)}], key "
-            f"{list(self.key)}. Restore the columns, or name the store and plan the query again."
+            f"{self.source} now has {found}; this query was planned for [{_columns(self.schema)}], "
+            f"{_looked_up(self.key, self.bounds)}. Restore the columns, or name the store and plan the query again."
         )
 
     def with_nulls(self) -> MasterStore:
@@ -375,4 +479,8 @@ def _found_by(pages: Pages) -> tuple[tuple[str, ...], tuple[str, str] | None]:
 
 
 def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema)
+    return ", ".join(f"{field.name} {field.type}" for field in schema if field.name != CELL)
+
+
+def _looked_up(key: tuple[str, ...], bounds: tuple[str, str] | None) -> str:
+    return f"key {list(key)}" + ("" if bounds is None else f", bounds {list(bounds)}")

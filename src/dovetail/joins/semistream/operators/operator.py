@@ -308,7 +308,7 @@ class SemiStreamJoin(ABC):
     def shape(self, stream: pa.Schema) -> Shape:
         """The columns of the answers; `PlanError` if keys or names do not fit."""
         key = probed(self.pages)
-        check_keys(stream, self.on, self.pages.schema, key)
+        check_keys(stream, self.on, self.pages.schema, key, ranged=key != self.pages.key)
         key = key if key == self.pages.key else (*key[:-1], CELL)  # a value is in no column of the range
         found = Shape.of(stream, self.pages.schema, self.on, key, self.how, self.columns, self.suffixes)
         found = found if self.matched is None else found.with_match(self.matched)

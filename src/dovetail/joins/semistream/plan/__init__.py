@@ -4,5 +4,5 @@
 * `condition`: the ON condition. `owners`: rows exchanged so that each task reads only its own slice of the master data.
 * `task`: the input of a task, the version that it must read, and the session that answers its rows. `carry`: mode
   "carry", in which rows wait between micro-batches, for the stateful host.
-* `build`: page files written by Spark.
+* `build`, `build_ranges`: page files written by Spark. `changes`: page files kept up to date by changes.
 """

@@ -13,11 +13,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.memory import parse_bytes
+from dovetail.engine import files
+from dovetail.engine.files import Place
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, key_form, normal_of
 from dovetail.joins.semistream.master.page_file.generation import (
@@ -26,17 +27,17 @@ from dovetail.joins.semistream.master.page_file.generation import (
     PartFile,
     building,
     commit,
-    local_path,
 )
-from dovetail.joins.semistream.master.page_file.reader import part_table
+from dovetail.joins.semistream.master.page_file.tables import part_table
 from dovetail.joins.semistream.master.page_file.writer import (
-    DEFAULT_PAGE,
     IndexPart,
     Part,
     PartWriter,
     Stretch,
     check_order,
+    join_stretches,
     merge_stretch,
+    page_size,
     part_name,
     plan_stretches,
     read_page,
@@ -47,7 +48,7 @@ from dovetail.joins.semistream.master.page_file.writer import (
 from dovetail.joins.semistream.master.pages import Order
 from dovetail.spark.frames import arrow_type, map_in_arrow
 from dovetail.spark.inputs import refuse_collated
-from dovetail.spark.places import require_shared_directory
+from dovetail.spark.places import place_of, require_shared_directory
 
 REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
 
@@ -58,7 +59,7 @@ _STRETCH = 4_000_000  # index entries that one task merges: 48 MB
 class BuildPlan:
     """The parameters with which tasks write their parts."""
 
-    work: str
+    work: Place
     schema: pa.Schema
     key: tuple[str, ...]
     order: Order
@@ -77,7 +78,7 @@ def build_pages(
     path: str | Path,
     key: str | Sequence[str],
     order: Order = "key",
-    page: int | str = DEFAULT_PAGE,
+    page: int | str | None = None,
     frequency: str | None = None,
     unique: bool = False,
     keep_nulls: bool = False,
@@ -88,16 +89,16 @@ def build_pages(
     the same storage for driver and executors. Otherwise as `write_pages`, except that order "none" spreads keys by
     hash.
     """
-    place, schema = local_path(path), arrow_schema(df)
+    place, schema = place_of(df.sparkSession, path), arrow_schema(df)
     check_order(order, frequency, schema.names)
     form = key_form(schema, key)
     for name in form.names:
         refuse_collated(df.schema[name], "key")
-    page_bytes = parse_bytes(page, "page")
+    page_bytes = page_size(page, place)
     require_shared_directory(df.sparkSession, place.parent, "the page file")
     keyed, missing, null_keys = _with_keys(df, form)
     with building(place) as work:
-        plan = BuildPlan(str(work), schema, form.names, order, page_bytes, unique)
+        plan = BuildPlan(work, schema, form.names, order, page_bytes, unique)
         laid_out = _laid_out(keyed, form.names, order, frequency, unique)
         parts, index_parts = _parts(collected(map_in_arrow(laid_out, partial(_write_part, plan), REPORT)), plan)
         if order == "key":
@@ -108,6 +109,11 @@ def build_pages(
             null_part=_null_part(missing, plan) if keep_nulls and null_keys else None,
         )  # fmt: skip
         return commit(place, work, found)
+
+
+def page_place(path: str | Path) -> Place:
+    """The place that the running session takes a path for."""
+    return place_of(SparkSession.getActiveSession(), path)
 
 
 def arrow_schema(df: DataFrame) -> pa.Schema:
@@ -172,7 +178,8 @@ def _write_part(plan: BuildPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[
 
 
 def _written(plan: BuildPlan, number: int, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
-    work, writer = Path(plan.work), None
+    work = plan.work
+    writer: PartWriter | None = None
     try:
         for batch in (batch for batch in batches if batch.num_rows):
             if writer is None:
@@ -188,7 +195,7 @@ def _written(plan: BuildPlan, number: int, batches: Iterator[pa.RecordBatch]) ->
 
 
 def _report(plan: BuildPlan, part: Part) -> dict[str, Any]:
-    work = Path(plan.work)
+    work = plan.work
     report: dict[str, Any] = {"part": asdict(store_part(work, part))}
     if plan.order == "key" or not plan.keyed:
         return report
@@ -210,16 +217,12 @@ def collected(reports: DataFrame) -> list[dict[str, Any]]:
 def _parts(reports: list[dict[str, Any]], plan: BuildPlan) -> tuple[tuple[PartFile, ...], list[IndexPart]]:
     """The parts in order, all of them visible here."""
     if not reports:
-        empty = PartWriter(Path(plan.work) / part_name(0), plan.schema, plan.form, plan.page_bytes, True, plan.unique)
+        empty = PartWriter(plan.work / part_name(0), plan.schema, plan.form, plan.page_bytes, True, plan.unique)
         reports = [_report(plan, empty.finish())]
     parts, index_parts, pages = [], [], 0
     for report in reports:
         part = PartFile(**report["part"])
-        place = Path(plan.work) / part.rows_file
-        if not place.is_file() or place.stat().st_size != part.nbytes:
-            raise ConfigError(
-                f"{place}, written by an executor, is not seen by the driver; give a path on storage they share."
-            )
+        check_seen(plan.work / part.rows_file, part.nbytes)
         if "index" in report:
             index_parts.append(IndexPart(report["index"], report["entries"], pages))
         parts.append(part)
@@ -227,15 +230,24 @@ def _parts(reports: list[dict[str, Any]], plan: BuildPlan) -> tuple[tuple[PartFi
     return tuple(parts), index_parts
 
 
+def check_seen(place: Place, nbytes: int) -> None:
+    """`ConfigError` unless the driver sees what an executor has written."""
+    if files.size(place) != nbytes:
+        raise ConfigError(
+            f"{place}, written by an executor, is not seen by the driver; give a path on storage they share."
+        )
+
+
 def _index(df: DataFrame, plan: BuildPlan, parts: Sequence[PartFile], index_parts: list[IndexPart]) -> IndexFile:
     """The index of all parts, merged on the driver if it is small, else in tasks."""
-    stretches = plan_stretches(Path(plan.work), index_parts, _STRETCH)
+    stretches = plan_stretches(plan.work, index_parts, _STRETCH)
     if len(stretches) == 1:
-        merged = [asdict(merge_stretch(Path(plan.work), index_parts, stretches[0]))]
+        merged = [asdict(merge_stretch(plan.work, index_parts, stretches[0]))]
     else:
         numbers = df.sparkSession.range(0, len(stretches), 1, len(stretches))
         tasks = map_in_arrow(numbers, partial(_merge_task, plan.work, index_parts, stretches), REPORT)
         merged = collected(tasks)
+    join_stretches(plan.work, [stretch.first for stretch in stretches])
     clashes = np.array([code for report in merged for code in report["clashes"]], np.int64)
     pages = sorted({page for report in merged for page in report["clash_pages"]})
     index = IndexFile(sum(part.entries for part in index_parts), tuple(tuple(r["stretch"]) for r in merged))
@@ -243,11 +255,11 @@ def _index(df: DataFrame, plan: BuildPlan, parts: Sequence[PartFile], index_part
 
 
 def _merge_task(
-    work: str, parts: Sequence[IndexPart], stretches: Sequence[Stretch], batches: Iterator[pa.RecordBatch]
+    work: Place, parts: Sequence[IndexPart], stretches: Sequence[Stretch], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     for number in (number for batch in batches for number in batch.column(0).to_pylist()):
         try:
-            report: dict[str, Any] = asdict(merge_stretch(Path(work), parts, stretches[number]))
+            report: dict[str, Any] = asdict(merge_stretch(work, parts, stretches[number]))
         except OSError as error:
             report = {"disk_error": f"{error.strerror or error} ({error.filename or work})"}
         yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "report": [json.dumps(report)]})
@@ -258,13 +270,13 @@ def _pages(plan: BuildPlan, parts: Sequence[PartFile], wanted: Sequence[int]) ->
     firsts = np.cumsum([0, *(part.pages for part in parts)])
     for number in wanted:
         at = int(np.searchsorted(firsts, number, side="right")) - 1
-        sizes = part_table(Path(plan.work), parts[at]).column("size").to_numpy()
-        yield number, read_page(Path(plan.work) / parts[at].rows_file, sizes, number - int(firsts[at]), plan.schema)
+        sizes = part_table(plan.work / parts[at].table_file, parts[at].table_crc).column("size").to_numpy()
+        yield number, read_page(plan.work / parts[at].rows_file, sizes, number - int(firsts[at]), plan.schema)
 
 
 def _check_order(plan: BuildPlan, parts: Sequence[PartFile]) -> None:
     """Parts must follow each other by key, or keys would be looked up in the wrong part."""
-    tables = [part_table(Path(plan.work), part) for part in parts if part.pages]
+    tables = [part_table(plan.work / part.table_file, part.table_crc) for part in parts if part.pages]
     ends = [table.column(name)[at].as_py() for table in tables for name, at in (("first", 0), ("last", -1))]
     if tables and (normal_of(pa.array(ends, tables[0].column("first").type)).steps()[1::2] <= 0).any():
         raise DataError(f"Spark's order of {list(plan.key)} is not the order of pages; use order='none'.")

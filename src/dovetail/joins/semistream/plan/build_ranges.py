@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,14 +16,15 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.kernels.gather import expand_runs
-from dovetail.engine.memory import parse_bytes
-from dovetail.errors import ConfigError, DataError
-from dovetail.joins.semistream.cells import RangeForm, check_ranged, split_points, spread
-from dovetail.joins.semistream.master.page_file.generation import Generation, PartFile, building, commit, local_path
-from dovetail.joins.semistream.master.page_file.range_file import RangePlan, check_options
-from dovetail.joins.semistream.plan.build import REPORT, arrow_schema, collected, column_of
+from dovetail.errors import DataError
+from dovetail.joins.semistream.cells import RangeForm, check_ranged, kept_splits, split_points, spread
+from dovetail.joins.semistream.master.page_file.generation import Generation, PartFile, building, commit
+from dovetail.joins.semistream.master.page_file.range_file import RangePlan, check_options, overlap_at_bounds
+from dovetail.joins.semistream.master.page_file.writer import page_size
+from dovetail.joins.semistream.plan.build import REPORT, arrow_schema, check_seen, collected, column_of
 from dovetail.spark.frames import map_in_arrow
 from dovetail.spark.inputs import refuse_collated
+from dovetail.spark.places import place_of, require_shared_directory
 
 _PART_ROWS = 250_000  # ranges that one task lays out in memory
 _SAMPLED = 200  # ranges for each part, from which the values are chosen at which parts begin
@@ -36,9 +37,10 @@ def build_ranges(
     key: str | Sequence[str],
     bounds: Sequence[str],
     order: str,
-    page: int | str,
+    page: int | str | None,
     unique: bool,
     keep_nulls: bool,
+    closed: str | None,
 ) -> Generation:
     """Writes the ranges of `df` as a new generation of a page file, and returns it.
 
@@ -46,16 +48,20 @@ def build_ranges(
     executors.
     """
     check_options(order, keep_nulls)
-    place, schema = local_path(path), arrow_schema(df)
+    place, schema = place_of(df.sparkSession, path), arrow_schema(df)
     ranged = check_ranged(schema, (key,) if isinstance(key, str) else tuple(key), bounds)
     form = RangeForm(schema, ranged)
     for name in (*ranged.key, *ranged.bounds):
         refuse_collated(df.schema[name], "key" if name in ranged.key else "bounds")
+    require_shared_directory(df.sparkSession, place.parent, "the page file")
     keyed = df.dropna(subset=[*ranged.key]) if ranged.key else df
     rows, all_rows = keyed.count(), df.count() if ranged.key else None
+    touching = overlap_at_bounds(closed, form.kind)
     splits = _splits(keyed, form, rows)
     with building(place) as work:
-        plan = RangePlan(str(work), schema, ranged, parse_bytes(page, "page"), unique, splits)
+        plan = RangePlan(work, schema, ranged, page_size(page, place), unique, splits, touching)
+        plan = replace(plan, splits=_kept(keyed, plan)) if splits.num_rows else plan
+        splits = plan.splits
         homes = T.StructType([T.StructField(_HOME, T.IntegerType()), *df.schema.fields])
         spread_out = map_in_arrow(keyed, partial(_spread, plan), homes)
         placed = spread_out.repartitionById(splits.num_rows + 1, F.col(_HOME))
@@ -73,6 +79,28 @@ def _splits(keyed: DataFrame, form: RangeForm, rows: int) -> pa.RecordBatch:
     if not found.num_rows:
         return pa.RecordBatch.from_pylist([], pa.schema(fields))
     return split_points(found.cast(pa.schema(fields)), form, parts)
+
+
+def _kept(keyed: DataFrame, plan: RangePlan) -> pa.RecordBatch:
+    """The splits that do not make too many copies of ranges, by a count of where these begin and end."""
+    columns = T.StructType().add("first", T.IntegerType()).add("last", T.IntegerType()).add("n", T.LongType())
+    found = map_in_arrow(keyed, partial(_reaches, plan), columns).toArrow()
+    first, last, counts = (np.asarray(found.column(name), np.int64) for name in ("first", "last", "n"))
+    return plan.splits.take(pa.array(kept_splits(first, last, counts, plan.splits.num_rows + 1)))
+
+
+def _reaches(plan: RangePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """How many ranges have each first and last part."""
+    form, parts = plan.form, plan.splits.num_rows + 1
+    seen = np.zeros(parts * parts, np.int64)
+    for batch in batches:
+        if batch.num_rows:
+            rows = pa.Table.from_batches([batch]).cast(plan.schema).combine_chunks().to_batches()[0]
+            first, last = spread(rows, form, plan.splits)
+            seen += np.bincount(first * parts + last, minlength=parts * parts)
+    at = np.flatnonzero(seen)
+    columns = [pa.array((at // parts).astype(np.int32)), pa.array((at % parts).astype(np.int32)), pa.array(seen[at])]
+    yield pa.RecordBatch.from_arrays(columns, names=["first", "last", "n"])
 
 
 def _kind(form: RangeForm, name: str) -> pa.DataType:
@@ -119,9 +147,5 @@ def _parts(reports: list[dict[str, Any]], plan: RangePlan) -> list[PartFile]:
         return [plan.write(plan.schema.empty_table(), 0)]
     parts = [PartFile(**report["part"]) for report in reports]
     for part in parts:
-        place = Path(plan.work) / part.rows_file
-        if not place.is_file() or place.stat().st_size != part.nbytes:
-            raise ConfigError(
-                f"{place}, written by an executor, is not seen by the driver; give a path on storage they share."
-            )
+        check_seen(plan.work / part.rows_file, part.nbytes)
     return parts

@@ -11,7 +11,6 @@ from collections.abc import Generator
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -120,7 +119,7 @@ class OwnerCall:
         self.dead = attempt.dead_letters(f"{attempt.partition}{'-idle' if is_idle else ''}")
         log = None
         if attempt.batch is not None and before is not None:  # the first micro-batch is answered in full
-            log = StateLog(Path(task.log.path) / attempt.batch.query, before.name, attempt.batch.number, is_idle)
+            log = StateLog(task.log.home / attempt.batch.query, before.name, attempt.batch.number, is_idle)
         left = None if log is None else log.read()
         with self.dead or nullcontext():
             if before is None or log is None or left is None:

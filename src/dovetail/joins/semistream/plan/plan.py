@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
+from dovetail.engine.files import access_of
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.profile import load_profile
@@ -40,7 +42,7 @@ from dovetail.joins.semistream.sizes import width_of
 from dovetail.joins.semistream.versions import VersionLog, keeps_versions, log_of
 from dovetail.spark.frames import arrow_type, is_connect, map_in_arrow, parallelism
 from dovetail.spark.hosts.batch import task_frame
-from dovetail.spark.places import require_seen, require_shared_directory
+from dovetail.spark.places import place_of, require_seen, require_shared_directory
 from dovetail.spark.task import MetricsSink
 
 _SAMPLED = 20_000  # keys of a batch DataFrame from which its skew is estimated
@@ -208,6 +210,7 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
             f"use mode='per_batch'.",
             argument="mode",
         )
+    request = _placed(frame.sparkSession, request)
     _check_places(frame, store, request)
     request = ranged_request(request, store)
     store = store if request.ranged is not None else _by_part(frame, store, request)
@@ -236,6 +239,21 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
     return EnrichPlan(columns, task, decision, _readable(line, names, columns), sink, condition)
 
 
+def _placed(spark: SparkSession, request: Request) -> Request:
+    """The request with its directories as Spark takes them, and dead letters with the access to theirs."""
+    if isinstance(request.on_miss, DeadLetter):
+        with suppress(PlanError):  # an address that Arrow knows, and we do not
+            place = place_of(spark, request.on_miss.path)
+            letters = replace(request.on_miss, path=str(place), access=access_of(place))
+            request = replace(request, on_miss=letters)
+    return request if request.versions is None else replace(request, versions=str(place_of(spark, request.versions)))
+
+
+def _planned_log(spark: SparkSession, store: MasterStore, request: Request) -> VersionLog:
+    access = None if request.versions is None else access_of(place_of(spark, request.versions))
+    return log_of(store, request.versions, access)
+
+
 def _check_places(frame: DataFrame, store: MasterStore, request: Request) -> None:
     """Refuse places that executors do not share, where they must."""
     spark, path = frame.sparkSession, getattr(store.source, "path", None)
@@ -244,7 +262,7 @@ def _check_places(frame: DataFrame, store: MasterStore, request: Request) -> Non
     if isinstance(request.on_miss, DeadLetter) and request.on_miss.written:
         require_shared_directory(spark, request.on_miss.path, "dead letters")
     if frame.isStreaming:
-        require_shared_directory(spark, log_of(store, request.versions).path, "the versions of micro-batches")
+        require_shared_directory(spark, _planned_log(spark, store, request).path, "the versions of micro-batches")
 
 
 def _by_part(frame: DataFrame, store: MasterStore, request: Request) -> MasterStore:
@@ -329,7 +347,7 @@ def _task(
 
 def _log(frame: DataFrame, store: MasterStore, request: Request) -> VersionLog:
     """The version log, marked by the driver if micro-batches will read it."""
-    log = log_of(store, request.versions)
+    log = _planned_log(frame.sparkSession, store, request)
     return log.marked() if frame.isStreaming or _in_micro_batch(frame) else log
 
 

@@ -38,7 +38,7 @@ from dovetail.joins.semistream.decision import (
     specification,
     timed_costs,
 )
-from dovetail.joins.semistream.master.page_file.generation import Holds
+from dovetail.joins.semistream.master.page_file.holds import Holds
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.pages import Pages, Resting
 from dovetail.joins.semistream.master.store import MasterStore
@@ -160,7 +160,7 @@ class Attempt:
         source = self.task.store.source
         if self.batch is None or self.task.request.as_of != "admitted" or not isinstance(source, PageFileSource):
             return None
-        return Holds(source.path, self.batch.query)
+        return Holds(source.place, self.batch.query)
 
     def open(self, version: str | None) -> Pages:
         """The pages of the version. A changed store without history opens its newest version, which is logged."""
@@ -195,11 +195,12 @@ class Attempt:
             return None
         action = None if task.streams else self._at.execution or "0"
         if self.batch is None:
-            return DeadLetters(misses.path, LetterFile(task.plan, part, action=action), task.dead_letter_columns)
+            file = LetterFile(task.plan, part, action=action)
+            return DeadLetters(misses.path, file, task.dead_letter_columns, misses.access)
         if task.streams:
             _check_query(task, misses, self.batch.query)
         file = LetterFile(task.plan[:8], part, self.batch.query, self.batch.number, self._at.run, action)
-        return DeadLetters(misses.path, file, task.dead_letter_columns)
+        return DeadLetters(misses.path, file, task.dead_letter_columns, misses.access)
 
 
 def _check_query(task: EnrichTask, misses: DeadLetter, query: str) -> None:
@@ -449,7 +450,7 @@ def _taken(attempt: Attempt, head: list[pa.RecordBatch], rows: Batches) -> tuple
     try:
         version = attempt.version(defer=True)
         if session is not None and session.stream.equals(head[0].schema):
-            if (version or task.store.version()) == session.pages.version:
+            if (version or task.store.version()) == session.pages.version and _is_awake(session.pages):
                 return session, head
             if _adopted(session, attempt.open(version)):
                 return session, head
@@ -466,6 +467,11 @@ def _taken(attempt: Attempt, head: list[pa.RecordBatch], rows: Batches) -> tuple
         if session is not None:
             session.close()
         raise
+
+
+def _is_awake(pages: Pages) -> bool:
+    """Whether pages that rested between tasks still have their version; a server keeps the newest only."""
+    return not isinstance(pages, Resting) or pages.wake()
 
 
 def _adopted(session: Session, pages: Pages) -> bool:

@@ -36,7 +36,7 @@ def interval_merge(rows: DataFrame, request: Request) -> DataFrame:
             and with gap=None whether touching ones share a point.
         invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error" (a `DataError` of the
             query), "drop" or "null" (as if a bound were null).
-        memory: The budget of each task: an input with more rows is cut into more tasks. Spark spills what does not fit.
+        memory: The size of tasks: an input with more rows is cut into more of them. Spark spills what does not fit.
         partitions: The number of tasks of a sweep over all rows; by default enough to fit the budget.
         gap: Rows up to this far apart are merged, too: a number, and for dates and times a timedelta, text such as
             "10 min", or seconds. None keeps rows apart that share no point, even if they touch.
@@ -62,7 +62,7 @@ def plan_interval_merge(rows: DataFrame, request: Request) -> SetPlan:
 
     >>> rows = spark.createDataFrame([("a", 0, 5), ("a", 6, 8)], "k string, start int, end int")
     >>> print(dovetail.plan_interval_merge(rows, on="k", gap=1).explain())
-    IntervalMerge: keys=k, gap=1, closed=left, memory=64 MiB per task
+    IntervalMerge: keys=k, gap=1, closed=left, tasks sized for 64 MiB, spilled by Spark
     sweep: by key (about 2 rows, too few to cut)
     """
     return _merge(rows, request)
@@ -80,7 +80,7 @@ def interval_cluster(rows: DataFrame, request: Request) -> DataFrame:
         on: Equality keys: "k" or ["k", "l"]. Rows of different keys are in different clusters.
         closed: Which bounds belong to the interval: left, right, both or neither.
         invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error", "drop" or "null".
-        memory: The budget of each task.
+        memory: The size of tasks, as for `interval_merge`; Spark spills what does not fit.
         partitions: The number of tasks of a sweep over all rows; by default enough to fit the budget.
         gap: Rows up to this far apart are in one cluster, as for `interval_merge`.
 
@@ -104,7 +104,7 @@ def plan_interval_cluster(rows: DataFrame, request: Request) -> SetPlan:
 
     >>> rows = spark.createDataFrame([(0, 5), (6, 8)], "start int, end int")
     >>> print(dovetail.plan_interval_cluster(rows).explain().splitlines()[0])
-    IntervalCluster: keys=none, gap=0, closed=left, memory=64 MiB per task
+    IntervalCluster: keys=none, gap=0, closed=left, tasks sized for 64 MiB, spilled by Spark
     """
     return _cluster(rows, request)
 
@@ -119,7 +119,7 @@ def interval_complement(rows: DataFrame, request: Request) -> DataFrame:
         on: Equality keys: "k" or ["k", "l"]. Each key has its own gaps.
         closed: Which bounds belong to the interval: left, right, both or neither. It decides which intervals are empty.
         invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error", "drop" or "null".
-        memory: The budget of each task.
+        memory: The size of tasks, as for `interval_merge`; Spark spills what does not fit.
         partitions: The number of tasks of a sweep over all rows; by default enough to fit the budget.
         limits: Where gaps are searched. None: between the first start and the last end of a key. A (start, end) pair,
             for every key that has rows; None in its place leaves that side as without limits. A DataFrame with the key
@@ -144,7 +144,7 @@ def plan_interval_complement(rows: DataFrame, request: Request) -> SetPlan:
 
     >>> rows = spark.createDataFrame([(0, 5), (6, 8)], "start int, end int")
     >>> print(dovetail.plan_interval_complement(rows, limits=(0, 10)).explain().splitlines()[0])
-    IntervalComplement: keys=none, limits=(0, 10), closed=left, memory=64 MiB per task
+    IntervalComplement: keys=none, limits=(0, 10), closed=left, tasks sized for 64 MiB, spilled by Spark
     """
     return _complement(rows, request)
 

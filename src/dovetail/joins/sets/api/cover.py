@@ -33,14 +33,15 @@ def interval_coverage(left: DataFrame, right: DataFrame, request: PairRequest) -
         invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error"; "drop"; "null" (a
             left row is kept, and nothing covers it). Null bounds and empty intervals cover nothing and are never an
             error.
-        memory: The budget of each task. An index of right rows that fits is sent to all tasks; otherwise both sides are
-            cut into ranges of time.
+        memory: The budget of each task. An index of right rows that fits, some 32 bytes a row, is sent to all tasks;
+            otherwise both sides are cut into ranges of time.
         partitions: The number of these ranges; by default enough to make each fit the budget.
 
     Returns:
         left's columns, `n_overlaps`, `covered` (seconds for dates and times, else a number of the bounds' type) and
-        `covered_fraction`, which is null for a row of length zero or without an interval. Planning runs one small job
-        over the bounds.
+        `covered_fraction`, which is null for a row of length zero or without an interval, and for an endless part of
+        a row without an end. Planning runs one small job over the bounds, and reads those of right rows if an index of
+        them fits.
 
     Raises:
         PlanError: for a request that cannot be right, before any job starts.

@@ -30,7 +30,7 @@ def interval_depth(rows: DataFrame, request: Request) -> DataFrame:
         closed: Which bounds belong to the interval: left, right, both or neither. With both and neither, a point at
             which rows end and others start has its own depth, and a piece of length zero.
         invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error", "drop" or "null".
-        memory: The budget of each task: an input with more rows is cut into more tasks. Spark spills what does not fit.
+        memory: The size of tasks: an input with more rows is cut into more of them. Spark spills what does not fit.
         partitions: The number of tasks of a sweep over all rows; by default enough to fit the budget.
         keep: all pieces, or of each key the first of the pieces with the largest depth: how many at most, and where.
 
@@ -53,7 +53,7 @@ def plan_interval_depth(rows: DataFrame, request: Request) -> SetPlan:
 
     >>> rows = spark.createDataFrame([(0, 5), (6, 8)], "start int, end int")
     >>> print(dovetail.plan_interval_depth(rows, keep="largest").explain().splitlines()[0])
-    IntervalDepth: keys=none, keep=largest, closed=left, memory=64 MiB per task
+    IntervalDepth: keys=none, keep=largest, closed=left, tasks sized for 64 MiB, spilled by Spark
     """
     return _depth(rows, request)
 
@@ -81,7 +81,7 @@ def make_disjoint(rows: DataFrame, request: Request) -> DataFrame:
         on: Equality keys: "k" or ["k", "l"]. Rows of different keys do not cut each other.
         closed: Which bounds belong to the interval: left, right, both or neither.
         invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error", "drop" or "null".
-        memory: The budget of each task.
+        memory: The size of tasks, as for `interval_merge`; Spark spills what does not fit.
         partitions: The number of tasks of a sweep over all rows; by default enough to fit the budget.
         aggregates: Merge the rows that hold a piece into one: {"name": "SQL aggregate"}, or a list of Columns with
             names. Without it there is a row for each piece of each row.
@@ -106,7 +106,7 @@ def plan_make_disjoint(rows: DataFrame, request: Request) -> SetPlan:
 
     >>> rows = spark.createDataFrame([(0, 5), (3, 8)], "start int, end int")
     >>> print(dovetail.plan_make_disjoint(rows).explain().splitlines()[0])
-    MakeDisjoint: keys=none, closed=left, memory=64 MiB per task
+    MakeDisjoint: keys=none, closed=left, tasks sized for 64 MiB, spilled by Spark
     """
     return _disjoint(rows, request)
 

@@ -16,12 +16,15 @@ may become empty or inverted.
 from __future__ import annotations
 
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any, Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
+from dovetail.errors import PlanError
 from dovetail.request import one_of, parse_seconds
+from dovetail.spark.task_errors import MARK, translate_task_errors
 
 Bounds = tuple[Column, Column]
 
@@ -64,14 +67,38 @@ def tile(start: str | Column, end: str | Column, width: Any) -> Column:
     Bounds are whole numbers, dates or timestamps. `F.inline` or `F.explode` gives a row for each piece. For windows
     that all rows share use `interval_window`.
     """
-    low, high, step = _column(start), _column(end), _amount("width", width)
+    low, high, step = _column(start), _column(end), _step(width)
 
     def piece(at: Column) -> Column:
-        stop = F.when(at + step > high, high).otherwise(at + step)
+        stop = F.when(F.try_add(at, step) < high, at + step).otherwise(high)  # beyond the type of the bounds it is null
         return F.struct(at.alias("start"), stop.alias("end"))
 
     every = F.filter(F.sequence(low, high, step), lambda at: at < high)
-    return F.when(low <= high, F.transform(every, piece))
+    tiles = F.when(low <= high, F.transform(every, piece))
+    given = None if isinstance(width, Column) else _given("width", width)
+    if not isinstance(given, timedelta) or given % timedelta(days=1) == timedelta(0):
+        return tiles
+    translate_task_errors()
+    text = f"width={width!r} is no whole number of days, but bounds are dates; cast them to timestamp_ntz."
+    return F.when(F.typeof(low) == "date", F.raise_error(F.lit(f"{MARK}DataError: {text}"))).otherwise(tiles)
+
+
+def _step(width: Any) -> Column:
+    """The width as a step of whole units; `PlanError` for one that is none."""
+    if isinstance(width, Column):
+        return width
+    given = _given("width", width)
+    if isinstance(given, timedelta):
+        if given <= timedelta(0):
+            raise PlanError(f"width={width!r} must be above zero.", argument="width")
+        return F.lit(given)
+    if isinstance(given, bool) or not isinstance(given, (int, float, Decimal)) or given <= 0 or given != int(given):
+        raise PlanError(
+            f"width={width!r} must be a whole number above zero, or a length of time; bounds of other numbers are cut "
+            "by interval_window.",
+            argument="width",
+        )
+    return F.lit(int(given))
 
 
 def _column(given: str | Column) -> Column:
@@ -83,4 +110,9 @@ def _value(given: Any) -> Column:
 
 
 def _amount(argument: str, given: Any) -> Column:
-    return _value(timedelta(seconds=parse_seconds(argument, given)) if isinstance(given, str) else given)
+    return _value(_given(argument, given))
+
+
+def _given(argument: str, value: Any) -> Any:
+    """The value; text as a length of time."""
+    return timedelta(seconds=parse_seconds(argument, value)) if isinstance(value, str) else value

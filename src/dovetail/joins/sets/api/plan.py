@@ -42,10 +42,12 @@ class SetPlan:
         return self.measure()
 
 
-def describe(name: str, request: Request, *more: str) -> str:
-    """The first line of an explanation."""
+def describe(name: str, request: Request, *more: str, swept: bool = True) -> str:
+    """The first line of an explanation. The budget sizes the tasks of a sweep; what does not fit there Spark spills."""
     parts = [f"keys={', '.join(request.keys) or 'none'}", *more, f"closed={request.closed}"]
-    return f"{name}: {', '.join(parts)}, memory={format_bytes(request.memory)} per task"
+    if swept:
+        parts.append(f"tasks sized for {format_bytes(request.memory)}, spilled by Spark")
+    return f"{name}: {', '.join(parts)}"
 
 
 def swept_plan(first: str, rows: Rows, cuts: Cuts | None, answer: DataFrame) -> SetPlan:

@@ -22,16 +22,18 @@ def interval_window(rows: DataFrame, request: Request) -> DataFrame:
         interval: Names of the start and end columns, or of a struct column with two fields.
         closed: Which bounds belong to the interval: left, right, both or neither. It decides which intervals are empty.
         invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error", "drop" or "null".
-        memory: The budget of each task, as everywhere; a task holds one row and its windows.
+        memory: Not used: a task holds one row and up to 32,768 of its windows at a time.
         width: The width of a window: a number, and for dates and times a timedelta, text such as "1 h", or seconds.
         origin: Where a window begins; by default 0, and for dates and times the start of 1970 (in UTC for timestamps).
 
     Returns:
         The columns of the input, `window_start`, `window_end` (not part of the window) and `overlap`: seconds for dates
-        and times, else a number of the bounds' type.
+        and times, else a number of the bounds' type. A bound of a window of
+        times of day that lies outside of the day, such as midnight at its end, is null.
 
     Raises:
         PlanError: for a request that cannot be right, before any job starts.
+        DataError: for a row that meets more than 2^30 windows, or one beyond the type of its bounds, in the query.
 
     >>> calls = spark.createDataFrame([(50, 130)], "start int, end int")
     >>> dovetail.interval_window(calls, width=60).select("window_start", "overlap").orderBy("window_start").collect()
@@ -46,7 +48,7 @@ def plan_interval_window(rows: DataFrame, request: Request) -> SetPlan:
 
     >>> calls = spark.createDataFrame([(50, 130)], "start int, end int")
     >>> print(dovetail.plan_interval_window(calls, width=60).explain())
-    IntervalWindow: keys=none, width=60, closed=left, memory=64 MiB per task
+    IntervalWindow: keys=none, width=60, closed=left
     """
     return _window(rows, request)
 
@@ -63,16 +65,18 @@ def interval_pivot(rows: DataFrame, request: Request) -> DataFrame:
         on: Equality keys: "k" or ["k", "l"]. Each key has its own windows.
         closed: Which bounds belong to the interval: left, right, both or neither. It decides which intervals are empty.
         invalid: How to treat an interval that ends before it starts, or has a NaN bound: "error", "drop" or "null".
-        memory: The budget of each task, as everywhere; a task holds one row and its windows, and Spark adds them up.
+        memory: Not used: a task holds one row and up to 32,768 of its windows at a time, and Spark adds them up.
         width: The width of a window: a number, and for dates and times a timedelta, text such as "1 h", or seconds.
         origin: Where a window begins; by default 0, and for dates and times the start of 1970 (in UTC for timestamps).
 
     Returns:
         Keys, `window_start`, `window_end`, `n_overlaps` and `overlap`, the sum of the rows' overlaps: seconds for dates
-        and times. Windows that no row meets are not in the result.
+        and times. Windows that no row meets are not in the result. Bounds outside of the day
+        are null for times of day.
 
     Raises:
         PlanError: for a request that cannot be right, before any job starts.
+        DataError: for a row that meets more than 2^30 windows, or one beyond the type of its bounds, in the query.
 
     >>> calls = spark.createDataFrame([(50, 130), (60, 70)], "start int, end int")
     >>> dovetail.interval_pivot(calls, width=60).drop("window_end").orderBy("window_start").collect()
@@ -87,18 +91,18 @@ def plan_interval_pivot(rows: DataFrame, request: Request) -> SetPlan:
 
     >>> calls = spark.createDataFrame([(50, 130)], "start int, end int")
     >>> print(dovetail.plan_interval_pivot(calls, width=60).explain())
-    IntervalPivot: keys=none, width=60, closed=left, memory=64 MiB per task
+    IntervalPivot: keys=none, width=60, closed=left
     """
     return _pivot(rows, request)
 
 
 def _window(frame: DataFrame, request: Request) -> SetPlan:
     rows = prepare_rows(frame, request, "interval_window")
-    first = describe("IntervalWindow", request, f"width={request.width}")
+    first = describe("IntervalWindow", request, f"width={request.width}", swept=False)
     return swept_plan(first, rows, None, windowed(rows, request))
 
 
 def _pivot(frame: DataFrame, request: Request) -> SetPlan:
     rows = prepare_rows(frame, request, "interval_pivot")
-    first = describe("IntervalPivot", request, f"width={request.width}")
+    first = describe("IntervalPivot", request, f"width={request.width}", swept=False)
     return swept_plan(first, rows, None, pivoted(rows, request))

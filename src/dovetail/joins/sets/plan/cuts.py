@@ -21,7 +21,7 @@ from dovetail.joins.sets.request import Request
 from dovetail.spark.frames import RESERVED, parallelism
 from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, row_bytes
 
-SMALL_BYTES = 4 << 20  # an input that Spark estimates smaller is neither sampled nor cut
+SMALL_BYTES = 4 << 20  # an input that Spark estimates smaller is neither sampled nor cut, if it has no keys
 SAMPLED_BYTES = 64 << 20  # bytes of a larger input that are read for a sample
 SAMPLE_ROWS = 4096
 MOST_CELLS = 1000
@@ -130,7 +130,8 @@ class Cuts:
 def choose_cuts(rows: Rows, request: Request, numbers: Sequence[str]) -> Cuts:
     """Cuts that make tasks of equal size; an input that is not small is sampled by one job, at these numbers."""
     keys, size = rows.keys, known_bytes(rows.frame)
-    if size <= SMALL_BYTES and request.partitions is None:
+    small = max(SMALL_BYTES, request.memory // 2) if keys else SMALL_BYTES  # even one key would fit a task
+    if size <= small and request.partitions is None:
         return Cuts(keys, {}, "a small input, not sampled")
     share = min(1.0, SAMPLED_BYTES / max(1, size)) if size < UNKNOWN_BYTES else 1.0
     points = f"explode(array({', '.join(f'cast({n} as double)' for n in numbers)})) as p"

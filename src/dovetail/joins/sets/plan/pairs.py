@@ -1,7 +1,7 @@
 """Functions of two sets, and pieces of one, by the index and the joins of interval joins; no pair is formed in vain.
 
-* Coverage: counts and covered lengths from an index of all right rows, if it fits the budget. Otherwise the right rows
-  are merged by a sweep, so that lengths add up over ranges of time.
+* Coverage: counts and covered lengths from an index of right rows (`coverage`). Types that have none are counted by
+  Spark, and joined with the right rows, merged by a sweep.
 * Difference: left rows joined with the gaps of the right ones; every pair is a piece of the result.
 * Disjoint pieces: rows joined with the pieces between all bounds of their key; every pair is a piece of a row.
 Reference: docs/algorithms/sets.md, 4 and 5.
@@ -17,14 +17,15 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.joins.interval.api import IntervalPlan, make_plan
-from dovetail.joins.interval.index.answers import COUNT, COVERED
-from dovetail.joins.interval.plan.choose import choose_counts, choose_coverage
-from dovetail.joins.interval.plan.index import IndexRoute
+from dovetail.joins.interval.index.answers import COUNT
+from dovetail.joins.interval.plan.choose import choose_counts
 from dovetail.joins.interval.plan.native import NativeRoute
 from dovetail.joins.interval.plan.sides import find_bounds, prepare
 from dovetail.joins.interval.plan.statistics import Inputs, collect_statistics
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.interval.request import Request as PairRequest
+from dovetail.joins.sets.cover_index import COVERED
+from dovetail.joins.sets.plan.coverage import covered_rows
 from dovetail.joins.sets.plan.cuts import Cuts, choose_cuts
 from dovetail.joins.sets.plan.depth import depths
 from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free, make_rows
@@ -77,10 +78,9 @@ def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
     request = replace(pair.request, how="left_anti")  # every left row is kept, and right rows are not
     sides = prepare(pair.left.source, pair.right.source, request)
     inputs = Inputs(request, *sides, collect_statistics(*sides, request))
-    whole = choose_coverage(inputs)
-    if whole is not None:
-        steps = [f"route: {whole.name}, algorithm: {whole.algorithm} ({whole.reason})"]
-        return _measured(pair, whole.counts(*inputs.checked(), "coverage")), inputs, steps
+    found = covered_rows(inputs)
+    if found is not None:
+        return _measured(pair, found[0]), inputs, found[1]
     counting = choose_counts(inputs)
     counted = counting.counts(*inputs.checked()).select(*map(quoted, pair.left.columns), COUNT)
     cuts = choose_cuts(pair.right, pair.of_right, [pair.right.start])
@@ -95,9 +95,7 @@ def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
 def _covered(pair: Pair, inputs: Inputs) -> DataFrame:
     """Left rows with what the disjoint right rows cover of them, in units of the bounds' numbers."""
     route, (left, right) = choose_counts(inputs), inputs.checked()
-    if isinstance(route, IndexRoute):
-        return route.counts(left, right, "cover")
-    assert isinstance(route, NativeRoute), "the routes of counts"  # noqa: S101  (there are two)
+    assert isinstance(route, NativeRoute), "types without codes"  # noqa: S101  (have one route)
     number = Scale(inputs.left.bound_type).number  # times of day are joined as decimals
     low = f"greatest({number(left.start)}, {number(right.start)})"
     shared = f"least({number(left.end)}, {number(right.end)}) - {low}"
@@ -119,7 +117,13 @@ def _measured(pair: Pair, found: DataFrame) -> DataFrame:
     length = scale.length(covered)
     start, end = _written(rows)
     own = scale.length(f"{scale.number(end)} - {scale.number(start)}")
-    share = f"if({scale.number(start)} < {scale.number(end)}, cast({length} as double) / cast({own} as double), null)"
+    own = f"cast({own} as double)"
+    if isinstance(scale.kind, T.LongType):  # a length may have more than 64 bits
+        own = f"coalesce(cast(try_subtract({end}, {start}) as double), cast({end} as double) - cast({start} as double))"
+    share = f"cast({length} as double) / {own}"
+    if scale.floating:  # of a row without an end, an endless part has no share
+        share = f"nanvl({share}, null)"
+    share = f"if({scale.number(start)} < {scale.number(end)}, {share}, null)"
     return found.selectExpr(*map(quoted, rows.columns), COUNT, f"{length} as {COVERED}", f"{share} as {FRACTION}")
 
 

@@ -6,21 +6,22 @@ Whole numbers and decimals are themselves, floats are doubles, dates are days, a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
-from decimal import ROUND_FLOOR, Decimal
+from datetime import datetime
+from decimal import Decimal
 from typing import Any
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.errors import PlanError
 from dovetail.request import Distance
+from dovetail.spark.inputs import distance_units
 
 _FLOATS = (T.FloatType, T.DoubleType)
 _MICROS = (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 _DAY = 86_400_000_000  # in microseconds
+LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,19 +69,21 @@ class Scale:
         return F.lit(value)
 
     def bound(self, number: str) -> str:
-        """SQL: a number as a bound."""
+        """SQL: a number as a bound; null if it is none of the type."""
         kind = self.kind
         if isinstance(kind, T.DateType):
-            return f"date_from_unix_date(cast({number} as int))"
+            return f"date_from_unix_date(try_cast({number} as int))"
         if isinstance(kind, T.TimestampType):
             return f"timestamp_micros({number})"
         if isinstance(kind, T.TimeType):
-            midnight = f"if({number} < {_DAY}L, {number}, null)"  # a window may end there, which is no time of day
-            return f"cast(time_from_micros({midnight}) as {kind.simpleString()})"
-        length = f"make_dt_interval(0, 0, 0, cast(cast({number} as decimal(20, 0)) * 0.000001BD as decimal(18, 6)))"
+            inside = f"if({number} >= 0 and {number} < {_DAY}L, {number}, null)"  # a window may begin or end elsewhere
+            return f"cast(time_from_micros({inside}) as {kind.simpleString()})"
+        length = f"make_dt_interval(0, 0, 0, try_cast(cast({number} as decimal(20, 0)) * 0.000001BD as decimal(18, 6)))"
         if isinstance(kind, T.TimestampNTZType):
             return f"({_EPOCH} + {length})"
-        return f"cast({length if isinstance(kind, T.DayTimeIntervalType) else number} as {kind.simpleString()})"
+        if isinstance(kind, T.DayTimeIntervalType):
+            return f"cast({length} as {kind.simpleString()})"
+        return f"try_cast({number} as {kind.simpleString()})"
 
     def length(self, difference: str) -> str:
         """SQL: a difference of numbers as a length: seconds for dates and times, else a number."""
@@ -90,29 +93,19 @@ class Scale:
             return f"cast({difference} as double) / 1000000D"
         return f"({difference})"
 
+    def units(self, argument: str, given: Distance) -> int | float:
+        """A length that the user gave, in units of the numbers, rounded down to what the type can hold."""
+        return distance_units(argument, given, self.kind, self.kind)
+
     def distance(self, argument: str, given: Distance) -> str:
-        """SQL: a length that the user gave as a difference of numbers, rounded down to what the type can hold."""
-        if isinstance(given, timedelta) and not self.timely:
-            raise PlanError(
-                f"{argument}={given!r} is a length of time, but bounds have type {self.kind.simpleString()}; give a "
-                "number.",
-                argument=argument,
-            )
-        if isinstance(self.kind, _FLOATS):
-            return f"double('{float(given)!r}')"  # type: ignore[arg-type]  # a timedelta was refused
-        if self.timely:
-            micros = given // timedelta(microseconds=1) if isinstance(given, timedelta) else _floor(given, 6)
-            return f"{int(micros) // _DAY if isinstance(self.kind, T.DateType) else int(micros)}L"
-        digits = self.kind.scale if isinstance(self.kind, T.DecimalType) else 0
-        units = _floor(given, digits)  # type: ignore[arg-type]  # likewise
-        return f"cast('{Decimal(units).scaleb(-digits):f}' as decimal(38, {digits}))" if digits else f"{units}L"
+        """SQL: the same as a difference of numbers; one beyond 64 bits is the largest bigint."""
+        units = self.units(argument, given)
+        if isinstance(units, float):
+            return f"double('{units!r}')"
+        if isinstance(self.kind, T.DecimalType):
+            return f"{Decimal(units).scaleb(-self.kind.scale):f}BD"  # no wider than it must be: products stay exact
+        return f"{min(units, LARGEST)}L"
 
 
 def _micros(length: str) -> str:
     return f"cast(cast({length} as decimal(18, 6)) * 1000000 as bigint)"
-
-
-def _floor(number: int | float | Decimal, digits: int) -> int:
-    """A number in units of the digit after the decimal point, rounded down."""
-    exact = Decimal(str(number)) if isinstance(number, float) else Decimal(number)
-    return int(exact.scaleb(digits).to_integral_value(ROUND_FLOOR))

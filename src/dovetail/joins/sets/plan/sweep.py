@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.joins.sets.plan.cuts import Carried, Cuts
 from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free
+from dovetail.joins.sets.plan.scale import LARGEST
 from dovetail.joins.sets.request import Request
 from dovetail.request import Distance
 from dovetail.spark.frames import RESERVED, quoted, unquoted
@@ -87,8 +88,10 @@ def _swept(rows: Rows, gap: Distance | None, cuts: Cuts) -> DataFrame:
     if gap is None:  # rows that share no point stay apart
         apart = f"{start} {'>' if rows.closed == 'both' else '>='} {_BEFORE}"
     else:
-        length = rows.scale.distance("gap", gap)
-        apart = f"{start} > {_BEFORE}" + (f" and {start} - {_BEFORE} > {length}" if gap else "")
+        length, beyond = rows.scale.distance("gap", gap), rows.scale.units("gap", gap) <= LARGEST
+        # A difference beyond 64 bits is null.
+        farther = f"coalesce(try_subtract({start}, {_BEFORE}) > {length}, {str(beyond).lower()})"
+        apart = f"{start} > {_BEFORE}" + (f" and {farther}" if gap else "")
     return found.selectExpr("*", f"{_BEFORE} is null or ({apart}) as {_NEW}")
 
 

@@ -1,10 +1,15 @@
 """Intervals over windows of equal width: a row for each window that an interval meets, with their overlap.
 
-Windows are [origin + n width, origin + (n + 1) width). A row needs no other row, so that nothing is exchanged.
+Windows are [origin + n width, origin + (n + 1) width). A row needs no other row, so that nothing is exchanged. Numbers
+beyond 64 bits, and windows beyond the type of the bounds, are a `DataError` that names the row.
 Reference: docs/algorithms/sets.md, 6.
 """
 
 from __future__ import annotations
+
+from datetime import datetime, time
+from decimal import Decimal
+from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
@@ -13,20 +18,25 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.errors import PlanError
 from dovetail.joins.interval.index.answers import COUNT
 from dovetail.joins.sets.plan.rows import Rows, check_free, check_value
+from dovetail.joins.sets.plan.scale import LARGEST
 from dovetail.joins.sets.request import Request
 from dovetail.spark.frames import RESERVED, quoted, unquoted
+from dovetail.spark.task_errors import MARK
 
 WINDOW_START, WINDOW_END, OVERLAP = "window_start", "window_end", "overlap"
-_FROM, _NUMBER, _ORIGIN = f"{RESERVED}from", f"{RESERVED}number", f"{RESERVED}origin"
+MOST_WINDOWS = 1 << 30
+"""Windows that one row may meet."""
+_CHUNK = 1 << 15  # windows of a row that Spark holds as one array
+_FROM, _TO, _NUMBER, _ORIGIN = (f"{RESERVED}{what}" for what in ("from", "to", "number", "origin"))
+_FIRST, _LAST = f"{RESERVED}first", f"{RESERVED}last"
 
 
 def windowed(rows: Rows, request: Request) -> DataFrame:
     """Usable rows with each of their windows, and the length of what they share."""
     check_free(rows, (WINDOW_START, WINDOW_END, OVERLAP))
     found = _in_windows(rows, request)
-    low, high = f"greatest({rows.start}, {_FROM})", f"least({rows.end}, {_FROM} + {_width(rows, request)})"
-    shared = f"{rows.scale.length(f'{high} - {low}')} as {OVERLAP}"
-    return found.selectExpr(*map(quoted, rows.columns), *_bounds(rows, request), shared)
+    shared = f"{rows.scale.length(_shared(rows))} as {OVERLAP}"
+    return found.selectExpr(*map(quoted, rows.columns), *_bounds(rows), shared)
 
 
 def pivoted(rows: Rows, request: Request) -> DataFrame:
@@ -34,52 +44,112 @@ def pivoted(rows: Rows, request: Request) -> DataFrame:
     taken = {unquoted(key).lower() for key in rows.keys} & {WINDOW_START, WINDOW_END, COUNT, OVERLAP}
     if taken:
         raise PlanError(f"on has columns {sorted(taken)}, as the result; rename them first.", argument="on")
-    found = _in_windows(rows, request)
-    low, high = f"greatest({rows.start}, {_FROM})", f"least({rows.end}, {_FROM} + {_width(rows, request)})"
-    each = found.groupBy(*rows.keys, _FROM).agg(
-        F.count("*").alias(COUNT), F.expr(f"sum({high} - {low})").alias(OVERLAP)
+    each = (
+        _in_windows(rows, request)
+        .groupBy(*rows.keys, _FROM, _TO)
+        .agg(F.count("*").alias(COUNT), F.expr(f"sum({_shared(rows)})").alias(OVERLAP))
     )
-    total = f"{rows.scale.length(OVERLAP)} as {OVERLAP}"
-    return each.selectExpr(*rows.keys, *_bounds(rows, request), COUNT, total)
+    return each.selectExpr(*rows.keys, *_bounds(rows), COUNT, f"{rows.scale.length(OVERLAP)} as {OVERLAP}")
+
+
+def _shared(rows: Rows) -> str:
+    """SQL: how much of a row lies in its window."""
+    return f"least({rows.end}, {_TO}) - greatest({rows.start}, {_FROM})"
 
 
 def _in_windows(rows: Rows, request: Request) -> DataFrame:
-    """Usable rows with the start of each of their windows, as a number."""
+    """Usable rows with both bounds of each of their windows, as numbers; `_CHUNK` windows of a row at a time."""
     frame, origin, width = rows.usable(), "0", _width(rows, request)
     if request.origin is not None:
         frame = frame.withColumn(_ORIGIN, rows.scale.literal(request.origin))
         check_value(rows, frame.schema[_ORIGIN].dataType, "origin")
+        _check_origin(rows, request.origin)
         origin = rows.scale.number(_ORIGIN)
-    first = _floor(rows, f"({rows.start} - {origin})", width)
-    last = f"if({rows.end} > {rows.start}, -{_floor(rows, f'({origin} - {rows.end})', width)} - 1, {first})"
-    placed = frame.selectExpr("*", f"explode(sequence({first}, {last})) as {_NUMBER}")
-    start = f"cast({origin} + {_NUMBER} * {width} as {rows.scale.number_type})"
-    return placed.selectExpr("*", f"{start} as {_FROM}").where(
-        f"{_FROM} < {rows.end} and {_FROM} + {width} > {rows.start} or {rows.start} = {rows.end}"
+    first, last = _numbers(rows, origin, width)
+    placed = frame.selectExpr("*", f"{first} as {_FIRST}", f"if({rows.end} > {rows.start}, {last}, {first}) as {_LAST}")
+    many = f"coalesce(try_subtract({_LAST}, {_FIRST}) >= {MOST_WINDOWS}L, true)"
+    beyond = f"meets a window beyond {rows.scale.kind.simpleString()}"
+    unknown = "is too far from the origin to tell windows apart" if rows.scale.floating else beyond
+    wrong = (f"{_FIRST} is null or {_LAST} is null", unknown), (many, f"meets more than {MOST_WINDOWS:,} windows")
+    cases = " ".join(f"when {condition} then {_error(rows, what)}" for condition, what in wrong)
+    placed = placed.where(f"case {cases} else true end")
+    chunks = placed.selectExpr("*", f"explode(sequence({_FIRST}, {_LAST}, {_CHUNK}L)) as {_FROM}")
+    each = f"explode(sequence({_FROM}, least({_LAST}, {_FROM} + {_CHUNK - 1}L))) as {_NUMBER}"
+    numbered = chunks.selectExpr(*(quoted(c) for c in placed.columns if c not in (_FIRST, _LAST)), each)
+    start = _number(rows, f"try_add({origin}, try_multiply({_NUMBER}, {width}))")
+    met = numbered.selectExpr("*", f"{start} as {_FROM}")
+    met = met.selectExpr("*", f"{_number(rows, f'try_add({_FROM}, {width})')} as {_TO}")
+    if not isinstance(rows.scale.kind, T.TimeType):  # windows may begin or end outside of the day
+        inside = " and ".join(f"{rows.scale.bound(bound)} is not null" for bound in (_FROM, _TO))
+        met = met.where(f"if({inside}, true, {_error(rows, beyond)})")
+    return met.where(f"{_FROM} < {rows.end} and {_TO} > {rows.start} or {rows.start} = {rows.end}")
+
+
+def _number(rows: Rows, value: str) -> str:
+    """SQL: a number of a window; decimals have room for bounds beyond their own type."""
+    kind = rows.scale.kind
+    return f"cast({value} as decimal(38, {kind.scale}))" if isinstance(kind, T.DecimalType) else value
+
+
+def _numbers(rows: Rows, origin: str, width: str) -> tuple[str, str]:
+    """SQL: the numbers of the first and of the last window of a row; null if they have more than 64 bits."""
+    if rows.scale.floating:
+        first, last = (f"({bound} - {origin}) / {width}" for bound in (rows.start, rows.end))
+        known = "if(abs({0}) < 9007199254740992D, {1}({0}), null)"
+        return known.format(first, "floor"), f"{known.format(last, 'ceil')} - 1"
+    kind = rows.scale.kind
+    unit = f"{Decimal(1).scaleb(-kind.scale):f}BD" if isinstance(kind, T.DecimalType) else "1L"
+    first, last = (
+        _floor(rows, f"try_subtract({bound}, {origin})", width) for bound in (rows.start, f"{rows.end} - {unit}")
     )
+    return first, last
 
 
 def _floor(rows: Rows, number: str, width: str) -> str:
     """SQL: how many whole widths a number has, rounded down."""
-    if rows.scale.floating:
-        return f"cast(floor({number} / {width}) as bigint)"
-    rest = f"({number} - pmod({number}, {width}))"
+    rest = f"try_subtract({number}, pmod({number}, {width}))"
     if isinstance(rows.scale.kind, T.DecimalType):
-        return f"cast(round({rest} / {width}) as bigint)"
+        return f"try_cast(round({rest} / {width}) as bigint)"
     return f"({rest} div {width})"
 
 
+def _error(rows: Rows, what: str) -> str:
+    """SQL: the error of a row that cannot be spread over windows."""
+    start, end = (f"coalesce(cast({rows.scale.bound(n)} as string), 'null')" for n in (rows.start, rows.end))
+    remedy = ". Give a larger width or a nearer origin, shorten the interval, or cast its bounds to a wider type."
+    columns = " and ".join(name.replace("'", "\\'") for name in rows.named)
+    text = f"concat('{MARK}DataError: the interval of {columns} from ', {start}, ' to ', {end}, ' {what}{remedy}')"
+    return f"raise_error({text})"
+
+
 def _width(rows: Rows, request: Request) -> str:
-    width = rows.scale.distance("width", request.width)
-    if rows.scale.distance("width", -request.width).replace("-", "", 1) != width:
+    units = rows.scale.units("width", request.width)
+    if units != -rows.scale.units("width", -request.width):
         raise PlanError(
             f"width={request.width!r} is not a whole number of what bounds of type {rows.scale.kind.simpleString()} "
-            "can tell apart; use such a width, or cast the bounds to a finer type.",
+            "can tell apart; use a larger width that is one, or cast the bounds to a finer type.",
             argument="width",
         )
-    return width
+    if units > LARGEST:
+        raise PlanError(f"width={request.width!r} is beyond 64 bits; use a smaller one.", argument="width")
+    return rows.scale.distance("width", request.width)
 
 
-def _bounds(rows: Rows, request: Request) -> list[str]:
-    end = f"{_FROM} + {_width(rows, request)}"
-    return [f"{rows.scale.bound(_FROM)} as {WINDOW_START}", f"{rows.scale.bound(end)} as {WINDOW_END}"]
+def _check_origin(rows: Rows, origin: Any) -> None:
+    """`PlanError` for an origin between two values that bounds can have."""
+    kind, finer = rows.scale.kind, False
+    if isinstance(kind, T.DateType):
+        finer = isinstance(origin, datetime) and origin.time() != time()
+    elif isinstance(kind, T.DecimalType) and isinstance(origin, (int, float, Decimal)):
+        exact = Decimal(str(origin)).scaleb(kind.scale)
+        finer = exact != exact.to_integral_value()
+    if finer:
+        raise PlanError(
+            f"origin={origin!r} is finer than bounds of type {kind.simpleString()}; give a coarser one, or cast the "
+            "bounds to a finer type.",
+            argument="origin",
+        )
+
+
+def _bounds(rows: Rows) -> list[str]:
+    return [f"{rows.scale.bound(_FROM)} as {WINDOW_START}", f"{rows.scale.bound(_TO)} as {WINDOW_END}"]

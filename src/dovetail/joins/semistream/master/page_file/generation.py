@@ -8,9 +8,13 @@ products.pages/
         0-1f2e3d.table         sizes, rows, checksums and fences of those pages, as Arrow
         0-1f2e3d.cells         of ranges: where the cells of those pages begin, as Arrow
         index.codes index.pages    for orders other than by key: sorted codes, and the page of each
+        pages.table            of a changed file: where every page is; most are in files of earlier generations
     .held/<query id>/          versions that a stream still needs, which pruning leaves alone
         batch-17-3-1f2e3d      micro-batch 17 may take version 3-1f2e3d
         owner-4d5e6f           one line per version with which its waiting rows were admitted
+
+An object store renames no directory, and has no locks. There a build claims the next number first (generation-3/claim)
+and writes to its directory, the description ends the build, and the highest number that has one is the current version.
 """
 
 from __future__ import annotations
@@ -19,27 +23,30 @@ import base64
 import contextlib
 import json
 import os
-import shutil
 import sys
 import time
 import uuid
 import zlib
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
+from dovetail.engine import files
+from dovetail.engine.files import Place
+from dovetail.engine.remote import Remote, overlapped
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import Ranged
 from dovetail.joins.semistream.master.pages import Order
 
 
 @contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Place) -> Iterator[None]:
     """Holds an exclusive lock on the page file at this path, if the file system supports locks."""
-    if sys.platform == "win32":
+    if sys.platform == "win32" or isinstance(path, Remote):
         yield
         return
     import fcntl
@@ -53,12 +60,16 @@ def locked(path: Path) -> Iterator[None]:
         os.close(handle)
 
 
+T = TypeVar("T")
+P = ParamSpec("P")
 FORMAT = 1
 FORMAT_OF_RANGES = 2
+FORMAT_OF_CHANGES = 3
 MANIFEST = "MANIFEST.json"
 DESCRIPTION = "generation.json"
 HELD = ".held"  # a directory for each query, with files of versions that it needs
 _BUILDING = ".building-"
+_CLAIM, PRUNED = "claim", "pruned"  # marks in the directory of a generation on an object store
 _ABANDONED_S = 24 * 3600  # a build that has not touched its directory for this long was killed
 
 
@@ -75,6 +86,7 @@ class PartFile:
     cells_file: str = ""  # of ranges
     cells_crc: int = 0
     number: int = 0  # of the part, in front of the numbers of its cells
+    home: int = 0  # the generation in whose directory its files are, if not its own
 
     @property
     def files(self) -> list[str]:
@@ -86,6 +98,8 @@ class PartFile:
         found = asdict(self)
         for name in () if self.cells_file else ("cells_file", "cells_crc", "number"):
             del found[name]
+        if not self.home:
+            del found["home"]
         return found
 
 
@@ -97,6 +111,25 @@ class IndexFile:
     stretches: tuple[tuple[int, int, int], ...]  # entries, crc of codes, crc of pages
     clashing_keys: tuple[str, ...] = ()  # base64 of normal keys
     clashing_pages: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The pages of a changed file in key order, wherever they are: a table of them, and what is in use of all parts."""
+
+    table_file: str
+    table_crc: int
+    pages: int
+    rows: int
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The last micro-batch of changes that a file has, and the query that it belongs to."""
+
+    query: str
+    batch: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +149,14 @@ class Generation:
     created: str = ""
     null_part: PartFile | None = None  # rows with a null in the key, where they were kept
     ranged: Ranged | None = None  # the columns of ranges, whose cells are the key
+    layout: Layout | None = None  # of a file that changes were applied to
+    applied: Applied | None = None
 
     @property
     def format(self) -> int:
         """The first format that has it."""
+        if self.layout is not None or self.applied is not None:
+            return FORMAT_OF_CHANGES
         return FORMAT if self.ranged is None else FORMAT_OF_RANGES
 
     @property
@@ -130,17 +167,32 @@ class Generation:
     @property
     def rows(self) -> int:
         """Rows in all pages."""
-        return sum(part.rows for part in self.parts)
+        return self.layout.rows if self.layout else sum(part.rows for part in self.parts)
 
     @property
     def n_pages(self) -> int:
         """Pages in all parts."""
-        return sum(part.pages for part in self.parts)
+        return self.layout.pages if self.layout else sum(part.pages for part in self.parts)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all pages."""
-        return sum(part.nbytes for part in self.parts)
+        return self.layout.nbytes if self.layout else sum(part.nbytes for part in self.parts)
+
+    @property
+    def all_parts(self) -> tuple[PartFile, ...]:
+        """The parts, and that of rows with a null in the key."""
+        return (*self.parts, *([self.null_part] if self.null_part else []))
+
+    @property
+    def files(self) -> set[tuple[int, str]]:
+        """Every file but the description, with the number of the generation in whose directory it is."""
+        found = {(part.home or self.number, name) for part in self.all_parts for name in part.files}
+        own = [
+            *(["index.codes", "index.pages"] if self.index else []),
+            *([self.layout.table_file] if self.layout else []),
+        ]
+        return found | {(self.number, name) for name in own}
 
     def to_json(self) -> str:
         """The description, as it stands in the directory."""
@@ -149,15 +201,16 @@ class Generation:
         found["parts"] = [part.to_json() for part in self.parts]
         found["index"] = asdict(self.index) if self.index else None
         found["null_part"] = self.null_part.to_json() if self.null_part else None
-        ranged = found.pop("ranged")
-        if ranged is not None:
-            found["ranged"] = asdict(ranged)
+        for name in ("ranged", "layout", "applied"):
+            value = found.pop(name)
+            if value is not None:
+                found[name] = asdict(value)
         return json.dumps({"format": self.format, **found}, indent=1)
 
 
-def _from_json(text: str) -> Generation:
+def _from_json(path: Place, text: bytes) -> Generation:
     found: dict[str, Any] = json.loads(text)
-    del found["format"]
+    _check_format(path, found.pop("format"))
     found["schema"] = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(found["schema"])))
     found["key"] = tuple(found["key"])
     found["parts"] = tuple(PartFile(**part) for part in found["parts"])
@@ -166,6 +219,9 @@ def _from_json(text: str) -> Generation:
     if found.get("ranged"):
         ranged = found["ranged"]
         found["ranged"] = Ranged(tuple(ranged["key"]), ranged["start"], ranged["end"])
+    for name, kind in (("layout", Layout), ("applied", Applied)):
+        if found.get(name):
+            found[name] = kind(**found[name])
     if found["index"]:
         index = found["index"]
         found["index"] = IndexFile(
@@ -177,45 +233,73 @@ def _from_json(text: str) -> Generation:
     return Generation(**found)
 
 
-def local_path(path: str | Path) -> Path:
-    """The absolute path of a page file; a `PlanError` if it is a URI."""
-    if "://" in str(path):
-        raise PlanError(
-            f"{path} is a URI; a page file is a directory that driver and executors mount: give its path.",
-            argument="path",
-        )
-    return Path(path).absolute()
+def _told(work: Callable[Concatenate[Place, P], T]) -> Callable[Concatenate[Place, P], T]:
+    """The function with errors of the file system as `ConfigError` with the place."""
+
+    @wraps(work)
+    def told(path: Place, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        try:
+            return work(path, *args, **kwargs)
+        except OSError as error:
+            raise ConfigError(f"cannot read {path}: {error.strerror or error}; check place and rights.") from error
+
+    return told
 
 
-def current_version(path: Path) -> str:
-    """The version that the manifest names."""
-    text = _read_text(path / MANIFEST, path)
+@_told
+def current_version(path: Place) -> str:
+    """The version that the manifest names, or on an object store the one with the highest number."""
+    if isinstance(path, Remote):
+        return _newest(path).version
+    text = _read(path / MANIFEST, path)
     try:
         manifest = json.loads(text)
         known, version = manifest["format"], str(manifest["version"])
     except (ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{path / MANIFEST} is damaged ({error}); build the page file again.") from error
-    if known not in (FORMAT, FORMAT_OF_RANGES):
-        reads = f"{FORMAT} and {FORMAT_OF_RANGES}"
-        raise ConfigError(f"{path} has format {known}; this version of dovetail reads {reads}. Build it again.")
+    _check_format(path, known)
     return version
 
 
-def versions(path: Path) -> list[str]:
+def _newest(path: Remote) -> Generation:
+    for number in reversed(directories(path)):
+        with contextlib.suppress(FileNotFoundError):  # a build that has not ended, or a version that was pruned
+            return _parsed(path, number, files.read(directory(path, number) / DESCRIPTION))
+    raise _missing(path, MANIFEST)
+
+
+def is_page_file(path: Place) -> bool:
+    """Whether there is a page file at this place."""
+    return bool(numbers(path)) if isinstance(path, Remote) else (path / MANIFEST).exists()
+
+
+def _check_format(path: Place, known: object) -> None:
+    if known not in (FORMAT, FORMAT_OF_RANGES, FORMAT_OF_CHANGES):
+        reads = f"{FORMAT} to {FORMAT_OF_CHANGES}"
+        raise ConfigError(f"{path} has format {known}; this version of dovetail reads {reads}. Build it again.")
+
+
+@_told
+def versions(path: Place) -> list[str]:
     """Versions that can still be opened, oldest first."""
     current_version(path)
-    found = [load(path, number) for number in _numbers(path)]
+    found = [load(path, number) for number in numbers(path)]
     return [generation.version for generation in found]
 
 
-def load_version(path: Path, version: str | None = None) -> Generation:
+@_told
+def load_version(path: Place, version: str | None = None) -> Generation:
     """The description of a version, by default the current one; a `ConfigError` if it is gone or damaged."""
-    current = current_version(path)
-    wanted = version or current
+    if isinstance(path, Remote) and version is None:
+        return _newest(path)
+    current = None if isinstance(path, Remote) else current_version(path)  # a store is asked only if it must be
+    wanted = version or str(current)
     number = wanted.partition("-")[0]
     if not number.isdigit():
+        current = current or current_version(path)
         raise PlanError(f"{wanted!r} is not a version of a page file; one looks like {current!r}.")
-    if not directory(path, int(number)).is_dir():
+    if files.size(directory(path, int(number)) / DESCRIPTION) is None:
+        current = current or current_version(path)
         raise ConfigError(
             f"{path} has no version {wanted} any more (current is {current}): it was pruned or removed. Keep more "
             f"generations, or start the query from the current version."
@@ -228,134 +312,145 @@ def load_version(path: Path, version: str | None = None) -> Generation:
     return found
 
 
-def load(path: Path, number: int) -> Generation:
+def load(path: Place, number: int) -> Generation:
     """The description of the generation of that number."""
-    place = directory(path, number) / DESCRIPTION
-    text = _read_text(place, path)
-    body, _, tail = text.rpartition("\n")
-    if tail != f"{zlib.crc32(body.encode()):08x}":
+    return _parsed(path, number, _read(directory(path, number) / DESCRIPTION, path))
+
+
+def _parsed(path: Place, number: int, data: bytes) -> Generation:
+    body, _, tail = data.rpartition(b"\n")
+    if tail != f"{zlib.crc32(body):08x}".encode():
+        place = directory(path, number) / DESCRIPTION
         raise ConfigError(f"{place} is damaged or cut short; build the page file again.")
-    return _from_json(body)
+    return _from_json(path, body)
 
 
-def directory(path: Path, number: int) -> Path:
+def directory(path: Place, number: int) -> Place:
     """The directory of a generation's files."""
     return path / f"generation-{number}"
 
 
-def _numbers(path: Path) -> list[int]:
-    names = [entry.name.removeprefix("generation-") for entry in path.glob("generation-*")]
+def directories(path: Place) -> list[int]:
+    """Numbers of directories of generations, also of those that are gone but for files that later ones need."""
+    names = [name.removeprefix("generation-") for name in files.names(path)]
     return sorted(int(name) for name in names if name.isdigit())
 
 
-def _read_text(place: Path, path: Path) -> str:
+def numbers(path: Place) -> list[int]:
+    """Generations that have a description."""
+    found = directories(path)
+    looks = [partial(files.size, directory(path, number) / DESCRIPTION) for number in found]
+    sizes = overlapped(looks) if isinstance(path, Remote) else [look() for look in looks]
+    return [number for number, size in zip(found, sizes, strict=True) if size is not None]
+
+
+def _read(place: Place, path: Place) -> bytes:
     try:
-        return place.read_text(encoding="utf-8")
+        return files.read(place)
     except FileNotFoundError as error:
-        hint = "is not a page file" if path.exists() else "does not exist"
-        raise ConfigError(
-            f"{path} {hint} ({place.name} is missing); build it with MasterStore.build, or correct the path."
-        ) from error
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise _missing(path, place.name) from error
+    except OSError as error:
+        reason = error.strerror
         raise ConfigError(f"cannot read {place}: {reason}; check permissions and that it is a page file.") from error
 
 
+def _missing(path: Place, name: str) -> ConfigError:
+    is_there = path.exists() if isinstance(path, Path) else bool(files.names(path))
+    hint = "is not a page file" if is_there else "does not exist"
+    return ConfigError(f"{path} {hint} ({name} is missing); build it with MasterStore.build, or correct the path.")
+
+
 @contextlib.contextmanager
-def building(path: Path) -> Iterator[Path]:
+def building(path: Place) -> Iterator[Place]:
     """A new directory beside the generations to build one in; removed if the build fails."""
-    work = path / f"{_BUILDING}{uuid.uuid4().hex[:12]}"
     try:
         _check_place(path)
-        work.mkdir(parents=True)
+        work = _new_directory(path)
     except OSError as error:
         raise ConfigError(f"cannot write to {path}: {error.strerror}; give a path that can be written.") from error
-    _remove_abandoned(path)
+    remove_abandoned(path)
     try:
         yield work
+        if isinstance(work, Path) or files.size(work / DESCRIPTION) is None:
+            files.remove_tree(work)  # still there if there was nothing to commit
     except OSError as error:
-        shutil.rmtree(work, ignore_errors=True)
+        files.remove_tree(work)
         raise ConfigError(
             f"building {path} failed: {error.strerror or error}; free space or check the disk."
         ) from error
     except BaseException:
-        shutil.rmtree(work, ignore_errors=True)
+        files.remove_tree(work)
         raise
 
 
-def _check_place(path: Path) -> None:
-    if path.exists() and not path.is_dir():
+def _new_directory(path: Place) -> Place:
+    if isinstance(path, Path):
+        work = path / f"{_BUILDING}{uuid.uuid4().hex[:12]}"
+        work.mkdir(parents=True)
+        return work
+    files.check_creates(path)
+    while True:
+        claimed = directory(path, max(directories(path), default=0) + 1)
+        if files.create(claimed / _CLAIM, uuid.uuid4().bytes):
+            return claimed
+
+
+def _check_place(path: Place) -> None:
+    if isinstance(path, Path) and path.exists() and not path.is_dir():
         raise ConfigError(f"{path} is a file; a page file is a directory. Give another path.")
-    if path.is_dir() and not (path / MANIFEST).exists():
-        strange = [e.name for e in path.iterdir() if not e.name.startswith((".", "generation-", MANIFEST))]
-        if strange:
-            raise ConfigError(f"{path} has files that are not a page file, {strange[0]}; give a new directory.")
+    known = (".", "generation-", MANIFEST)
+    strange = [] if is_page_file(path) else [name for name in files.names(path) if not name.startswith(known)]
+    if strange:
+        raise ConfigError(f"{path} has files that are not a page file, {strange[0]}; give a new directory.")
 
 
-def commit(path: Path, work: Path, generation: Generation) -> Generation:
-    """Make what was built in `work` the newest generation, atomically for readers."""
-    parts = [*generation.parts, *([generation.null_part] if generation.null_part else [])]
-    listed = {name for part in parts for name in part.files}
-    if generation.index:
-        listed |= {"index.codes", "index.pages"}
-    for left_over in [entry for entry in work.iterdir() if entry.name not in listed]:
-        left_over.unlink()  # of failed task attempts
+def commit(path: Place, work: Place, generation: Generation, expected: str | None = None) -> Generation:
+    """Make what was built in `work` the newest generation, atomically for readers.
+
+    With `expected`, only if that is still the current version. Which changes were applied is known of a file that is
+    built anew, too.
+    """
+    listed = {name for home, name in generation.files if home == generation.number}
+    for left_over in [name for name in files.names(work) if name not in (*listed, _CLAIM)]:
+        files.remove(work / left_over)  # of failed task attempts
+    created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     with locked(path):
-        number = max(_numbers(path), default=0) + 1
-        fields = {name: getattr(generation, name) for name in generation.__slots__}
-        created = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        final = Generation(**{**fields, "number": number, "created": created})
+        if expected is not None:
+            _check_current(path, expected)
+        local = isinstance(work, Path)
+        number = max(directories(path), default=0) + 1 if local else int(work.name.rpartition("-")[2])
+        applied = generation.applied or _applied(path)
+        final = replace(generation, number=number, created=created, applied=applied)
         body = final.to_json()
-        _write_text(work / DESCRIPTION, f"{body}\n{zlib.crc32(body.encode()):08x}")
-        work.rename(directory(path, number))
-        temporary = path / f".{MANIFEST}-{final.id}"
-        _write_text(temporary, json.dumps({"format": final.format, "version": final.version}))
-        temporary.replace(path / MANIFEST)
-        sync_directory(path)
+        files.write(work / DESCRIPTION, f"{body}\n{zlib.crc32(body.encode()):08x}".encode())
+        if isinstance(work, Path) and isinstance(path, Path):
+            work.rename(path / f"generation-{number}")
+            files.write(path / MANIFEST, json.dumps({"format": final.format, "version": final.version}).encode())
+            sync_directory(path)
     return final
 
 
-def exists(path: Path, version: str) -> bool:
-    """Whether the version can be opened."""
-    number = version.partition("-")[0]
-    return directory(path, int(number)).is_dir() and load(path, int(number)).version == version
+def _check_current(path: Place, expected: str) -> None:
+    current = current_version(path)
+    if current != expected:
+        raise ConfigError(
+            f"{path} got version {current} from another writer while changes were applied to {expected}; nothing was "
+            f"written. Let one query write to a page file, and start it again."
+        )
 
 
-def held(path: Path) -> set[str]:
-    """Versions that streams say they need."""
-    found: set[str] = set()
-    for file in (path / HELD).glob("*/[!.]*"):
-        with contextlib.suppress(FileNotFoundError):  # released meanwhile
-            found.update(file.read_text(encoding="utf-8").split())
-    return found
+def _applied(path: Place) -> Applied | None:
+    """The changes that the current version has; None if there is none that can be read."""
+    with contextlib.suppress(ConfigError):
+        return load_version(path).applied
+    return None
 
 
-def prune(path: Path, keep: int, also_held: bool = False) -> list[str]:
-    """Remove all but the newest `keep` generations and those that are held; returns the removed ones.
-
-    Open readers can continue.
-    """
-    if keep < 1:
-        raise PlanError(f"keep is {keep}; at least 1 generation must stay.", argument="keep")
-    with locked(path):
-        needed = set() if also_held else {int(version.partition("-")[0]) for version in held(path)}
-        current = int(current_version(path).partition("-")[0])
-        kept = {current, *_numbers(path)[-keep:], *needed}
-        gone = [number for number in _numbers(path) if number not in kept]
-        removed = [load(path, number).version for number in gone]
-        for number in gone:
-            # Renamed first, so that no reader opens a generation with missing files.
-            grave = path / f"{_BUILDING}pruned-{number}-{uuid.uuid4().hex[:6]}"
-            directory(path, number).rename(grave)
-            shutil.rmtree(grave, ignore_errors=True)
-    return removed
-
-
-def _write_text(place: Path, text: str) -> None:
-    with place.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
+def exists(path: Place, version: str) -> bool:
+    """Whether the version can be opened, and is not being removed."""
+    number = int(version.partition("-")[0])
+    found = files.names(directory(path, number))
+    return DESCRIPTION in found and PRUNED not in found and load(path, number).version == version
 
 
 def sync_directory(path: Path) -> None:
@@ -368,68 +463,18 @@ def sync_directory(path: Path) -> None:
             os.close(handle)
 
 
-def _remove_abandoned(path: Path) -> None:
-    for entry in path.glob(f"{_BUILDING}*"):
-        with contextlib.suppress(OSError):
-            if time.time() - entry.stat().st_mtime > _ABANDONED_S:
-                shutil.rmtree(entry, ignore_errors=True)
+def remove_abandoned(path: Place) -> None:
+    """Remove what killed builds left, and on an object store the files of generations that were pruned."""
+    if isinstance(path, Remote):
+        kept = numbers(path)
+        homes = [directory(path, number) for number in directories(path) if number not in kept]
+        old = [home for home in homes if _is_abandoned(files.entries(home))]
+    else:
+        old = [path / entry.name for entry in files.entries(path)
+               if entry.name.startswith(_BUILDING) and _is_abandoned([entry])]  # fmt: skip
+    for home in old:
+        files.remove_tree(home)
 
 
-_REPLAYED_BATCHES = 1  # batches before the newest one whose versions are held: only the newest one is ever replayed
-
-
-@dataclass(frozen=True, slots=True)
-class Holds:
-    """Versions of the page file at `path` that one query needs; recorded for pruning before rows depend on them."""
-
-    path: str
-    query: str
-
-    def take(self, batch: int, version: str) -> bool:
-        """Hold the version for a batch that has not begun, until two batches later; False if it is gone."""
-        name = f"batch-{batch}-{version}"
-        if not self._write(name, [version]):
-            self._remove(name)
-            return False
-        for other in self._names():
-            kind, _, rest = other.partition("-")
-            number = rest.partition("-")[0]
-            if kind == "batch" and number.isdigit() and int(number) < batch - _REPLAYED_BATCHES:
-                self._remove(other)
-        return True
-
-    def wait(self, owner: str, versions: Sequence[str]) -> None:
-        """Hold the versions that this owner's waiting rows need, before or after a batch; no versions release all."""
-        if versions:
-            self._write(f"owner-{owner}", sorted(set(versions)))
-        else:
-            self._remove(f"owner-{owner}")
-
-    def _write(self, name: str, versions: Sequence[str]) -> bool:
-        """Record the versions as needed; whether all of them still exist."""
-        path = Path(self.path)
-        place = path / HELD / self.query / name
-        temporary = place.with_name(f".{uuid.uuid4().hex}")
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with locked(path):
-                temporary.write_text("\n".join(versions), encoding="utf-8")
-                temporary.replace(place)
-                return all(exists(path, version) for version in versions)
-        except OSError as error:
-            raise self._unreachable(error) from error
-
-    def _names(self) -> list[str]:
-        return [entry.name for entry in os.scandir(Path(self.path) / HELD / self.query)]
-
-    def _remove(self, name: str) -> None:
-        try:
-            (Path(self.path) / HELD / self.query / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise self._unreachable(error) from error
-
-    def _unreachable(self, error: OSError) -> ConfigError:
-        return ConfigError(
-            f"{Path(self.path) / HELD} cannot be written ({error.strerror}), where as_of='admitted' notes the versions "
-            f"that must not be pruned; let executors write there, or use as_of='answered'."
-        )
+def _is_abandoned(found: Sequence[files.Entry]) -> bool:
+    return max((entry.changed_at for entry in found), default=time.time()) < time.time() - _ABANDONED_S

@@ -6,13 +6,14 @@ import uuid
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.memory import format_bytes, parse_bytes
+from dovetail.engine import files
+from dovetail.engine.files import Place, located
+from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import (
     CELL,
@@ -20,6 +21,7 @@ from dovetail.joins.semistream.cells import (
     Ranged,
     RangeForm,
     check_ranged,
+    kept_splits,
     laid_out,
     split_points,
     spread,
@@ -31,9 +33,8 @@ from dovetail.joins.semistream.master.page_file.generation import (
     building,
     commit,
     directory,
-    local_path,
 )
-from dovetail.joins.semistream.master.page_file.writer import DEFAULT_PAGE, PartWriter, as_table, part_name, store_part
+from dovetail.joins.semistream.master.page_file.writer import PartWriter, as_table, page_size, part_name, store_part
 
 _STEP = 65_536
 _REPAIR = "build the page file again, or restore it from a copy"
@@ -43,12 +44,13 @@ _REPAIR = "build the page file again, or restore it from a copy"
 class RangePlan:
     """The parameters with which parts of ranges are written; part n begins at row n - 1 of `splits`."""
 
-    work: str
+    work: Place
     schema: pa.Schema
     ranged: Ranged
     page_bytes: int
     unique: bool
     splits: pa.RecordBatch
+    touching: bool = False  # whether ranges that share a bound overlap
 
     @property
     def form(self) -> RangeForm:
@@ -62,9 +64,9 @@ class RangePlan:
 
     def write(self, rows: pa.Table, number: int) -> PartFile:
         """The part of this number, of the ranges that begin in it or reach into it."""
-        work = Path(self.work)
+        work = self.work
         split = self.splits.slice(number - 1, 1) if number else None
-        table, fences = laid_out(rows.cast(self.schema), self.form, number, split, self.unique)
+        table, fences = laid_out(rows.cast(self.schema), self.form, number, split, self.unique, self.touching)
         form = KeyForm((CELL,), (pa.int64(),))
         writer = PartWriter(work / part_name(number), self.stored, form, self.page_bytes, True, False)
         try:
@@ -85,37 +87,36 @@ class RangePlan:
         )  # fmt: skip
 
 
-def _store_cells(work: Path, part: PartFile, fences: pa.Array) -> tuple[str, int]:
+def _store_cells(work: Place, part: PartFile, fences: pa.Array) -> tuple[str, int]:
     sink = pa.BufferOutputStream()
     table = pa.table({"key": fences})
     with pa.ipc.new_file(sink, table.schema) as file:
         file.write_table(table, max_chunksize=max(1, len(fences)))
     data = sink.getvalue()
     name = part.rows_file.removesuffix(".rows") + ".cells"
-    (work / name).write_bytes(data)
+    files.write(work / name, data)
     return name, zlib.crc32(data)
 
 
-def open_cells(home: Path, generation: Generation, ranged: Ranged) -> CellIndex:
+def open_cells(home: Place, generation: Generation, ranged: Ranged) -> CellIndex:
     """The cells of all parts, mapped, after their checksums were compared."""
     form = RangeForm(generation.schema, ranged)
     parts = [normal_of(_cell_keys(home / part.cells_file, part.cells_crc)) for part in generation.parts]
     return CellIndex(form, parts, [part.number for part in generation.parts])
 
 
-def _cell_keys(path: Path, crc: int) -> pa.Array:
+def _cell_keys(path: Place, crc: int) -> pa.Array:
     try:
-        source = pa.memory_map(str(path))
+        data = files.mapped(path)
     except OSError as error:
         raise ConfigError(f"cannot open {path}: {error.strerror}; check permissions, or {_REPAIR}.") from error
-    if zlib.crc32(source.read_buffer()) != crc:
+    if zlib.crc32(data) != crc:
         raise ConfigError(f"{path} is damaged (checksum differs); {_REPAIR}.")
-    source.seek(0)
-    table = pa.ipc.open_file(source).read_all()
+    table = pa.ipc.open_file(data).read_all()
     return table.column(0).chunk(0) if table.num_rows else pa.array([], table.schema.field(0).type)
 
 
-def explain_ranges(path: Path, found: Generation, ranged: Ranged) -> str:
+def explain_ranges(path: Place, found: Generation, ranged: Ranged) -> str:
     """The page file in some lines."""
     cells = len(open_cells(directory(path, found.number), found, ranged))
     key = f", key {list(ranged.key)}" if ranged.key else ""
@@ -129,6 +130,13 @@ def explain_ranges(path: Path, found: Generation, ranged: Ranged) -> str:
     )
 
 
+def overlap_at_bounds(closed: str | None, kind: pa.DataType) -> bool:
+    """Whether ranges that share a bound overlap: if both belong to a range, as they do unless these are times."""
+    if closed not in (None, "left", "right", "both", "neither"):
+        raise PlanError(f"closed={closed!r}; it is one of 'left', 'right', 'both', 'neither'.", argument="closed")
+    return closed == "both" if closed else not (pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
 def check_options(order: str, keep_nulls: bool) -> None:
     """`PlanError` for options of a page file that ranges do not have."""
     if order != "key" or keep_nulls:
@@ -140,16 +148,17 @@ def check_options(order: str, keep_nulls: bool) -> None:
 
 
 def write_range_pages(
-    path: str | Path,
+    path: str | Place,
     rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
     key: str | Sequence[str],
     bounds: Sequence[str],
-    page: int | str = DEFAULT_PAGE,
+    page: int | str | None = None,
     unique: bool = False,
     parts: int = 1,
+    closed: str | None = None,
 ) -> Generation:
     """Writes these ranges, all in memory, as a new generation of a page file in as many parts, and returns it."""
-    place, table = local_path(path), as_table(rows)
+    place, table = located(path), as_table(rows)
     ranged = check_ranged(table.schema, (key,) if isinstance(key, str) else tuple(key), bounds)
     keyed = table
     for name in ranged.key:
@@ -157,8 +166,13 @@ def write_range_pages(
     form = RangeForm(table.schema, ranged)
     with building(place) as work:
         splits = split_points(keyed, form, parts if keyed.num_rows else 1)
-        plan = RangePlan(str(work), table.schema, ranged, parse_bytes(page, "page"), unique, splits)
         batch = pa.Table.combine_chunks(keyed).to_batches()
+        if batch:
+            first, last = spread(batch[0], form, splits)
+            kept = kept_splits(first, last, np.ones(len(first), np.int64), splits.num_rows + 1)
+            splits = splits.take(pa.array(kept))
+        touching = overlap_at_bounds(closed, form.kind)
+        plan = RangePlan(work, table.schema, ranged, page_size(page, place), unique, splits, touching)
         first, last = spread(batch[0], form, splits) if batch else (np.empty(0, np.int64),) * 2
         chosen = [keyed.filter(pa.array((first <= n) & (last >= n))) for n in range(splits.num_rows + 1)]
         written = [plan.write(part, n) for n, part in enumerate(chosen)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import base64
+import dataclasses
 import os
 import weakref
 import zlib
@@ -10,143 +10,39 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import accumulate, pairwise
+from functools import partial
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, fixed_width, nbytes, take_columns
+from dovetail.engine.columns import nbytes
 from dovetail.engine.device import Device
-from dovetail.engine.kernels.arrays import I64, U8, AnyArray, int64s, raw_bytes
+from dovetail.engine.files import Place, located
+from dovetail.engine.kernels.arrays import I64, U8, int64s, raw_bytes
 from dovetail.engine.kernels.gather import expand_runs
 from dovetail.engine.memory import format_bytes
+from dovetail.engine.remote import AT_ONCE, Remote, RemoteFile, S3Access, fill_ranges, overlapped
 from dovetail.errors import ConfigError, PlanError
-from dovetail.joins.semistream.kernels import message_parts as kernels
-from dovetail.joins.semistream.kernels.byte_keys import rows_among
-from dovetail.joins.semistream.keys import Dense, Fences, Index, KeyForm, key_form, normal_of
+from dovetail.joins.semistream.keys import Fences, key_form, last_not_above
+from dovetail.joins.semistream.master.page_file.decode import joined_pages, keyed_rows
 from dovetail.joins.semistream.master.page_file.generation import (
+    Applied,
     Generation,
-    IndexFile,
-    PartFile,
     current_version,
     directory,
     load_version,
-    prune,
     versions,
 )
+from dovetail.joins.semistream.master.page_file.holds import prune
 from dovetail.joins.semistream.master.page_file.range_file import explain_ranges, open_cells
+from dovetail.joins.semistream.master.page_file.tables import REPAIR, open_index, page_table, part_table
 from dovetail.joins.semistream.master.pages import Order, read_each
 
-
-def joined_pages(data: U8, starts: I64, stops: I64, schema: pa.Schema) -> pa.RecordBatch:
-    """The rows of the pages at these places of `data`, in order, in memory of their own.
-
-    Plain columns (fixed-width, boolean, text, binary) of messages that are as ours are joined in one pass; anything
-    else is left to Arrow.
-    """
-    parts = _parts_of(data, starts, stops, schema)
-    found = None if parts is None else _joined_columns(data, parts, schema)
-    if found is not None:
-        return found
-    whole = pa.py_buffer(data)
-    messages = [whole.slice(a, b - a) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
-    return pa.concat_batches([pa.ipc.read_record_batch(message, schema) for message in messages])
-
-
-def keyed_rows(data: U8, starts: I64, stops: I64, schema: pa.Schema, form: KeyForm, codes: I64) -> pa.RecordBatch:
-    """The rows of these pages whose key has one of these codes, in order, in memory of their own.
-
-    Of plain columns only the keys are decoded of the other rows.
-    """
-    parts = _parts_of(data, starts, stops, schema)
-    keys = None if parts is None else _key_columns(data, parts, schema, form)
-    if parts is not None and keys is not None:
-        rows = rows_among(form.normal(keys)[0].codes(), codes)
-        found = _joined_columns(data, kernels.single_rows(parts, rows), schema)
-        if found is not None:
-            return found
-    whole = joined_pages(data, starts, stops, schema)
-    rows = rows_among(form.normal([whole.column(name) for name in form.names])[0].codes(), codes)
-    return take_columns(whole, rows)
-
-
-def _key_columns(data: U8, parts: kernels.Parts, schema: pa.Schema, form: KeyForm) -> list[pa.Array] | None:
-    firsts = np.cumsum([0, *(_n_buffers(field.type) for field in schema)]).tolist()
-    places = [schema.get_field_index(name) for name in form.names]
-    found = [_column(data, parts, at, firsts[at], schema.field(at).type) for at in places]
-    return None if any(column is None for column in found) else found
-
-
-def _plain(schema: pa.Schema) -> bool:
-    return all(_n_buffers(field.type) for field in schema)
-
-
-@lru_cache(maxsize=256)
-def _n_buffers(kind: pa.DataType) -> int:
-    """Buffers of a plain column, 0 of another."""
-    if kind in NARROW_TEXT or kind in WIDE_TEXT:
-        return 3
-    return 2 if pa.types.is_boolean(kind) or fixed_width(kind) else 0
-
-
-def _parts_of(data: U8, starts: I64, stops: I64, schema: pa.Schema) -> kernels.Parts | None:
-    """Where the columns of these pages are; None if they are not plain."""
-    if not _plain(schema):
-        return None
-    parts = kernels.empty_parts(len(starts), len(schema), sum(_n_buffers(field.type) for field in schema))
-    return parts if kernels.message_parts(data, starts, stops, parts) else None
-
-
-def _joined_columns(data: U8, parts: kernels.Parts, schema: pa.Schema) -> pa.RecordBatch | None:
-    columns, buffer = [], 0
-    for number, field in enumerate(schema):
-        column = _column(data, parts, number, buffer, field.type)
-        if column is None:
-            return None
-        columns.append(column)
-        buffer += _n_buffers(field.type)
-    return pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def _column(data: U8, parts: kernels.Parts, number: int, buffer: int, kind: pa.DataType) -> pa.Array | None:
-    rows, has_nulls = int(parts.rows.sum()), bool(parts.nulls[:, number].any())
-    validity = None
-    if has_nulls:
-        validity = _bits(data, parts, buffer, rows)
-        if validity is None:
-            return None
-    content = _content(data, parts, buffer + 1, rows, kind)
-    if content is None:
-        return None
-    buffers = [None if array is None else pa.py_buffer(array) for array in (validity, *content)]
-    return pa.Array.from_buffers(kind, rows, buffers, -1 if has_nulls else 0)
-
-
-def _content(data: U8, parts: kernels.Parts, buffer: int, rows: int, kind: pa.DataType) -> list[AnyArray] | None:
-    if pa.types.is_boolean(kind):
-        bits = _bits(data, parts, buffer, rows)
-        return None if bits is None else [bits]
-    width = fixed_width(kind)
-    if width:
-        values = np.empty(rows * width, np.uint8)
-        return [values] if kernels.joined_values(data, parts, buffer, width, values) else None
-    words = data[: len(data) // 8 * 8].view(np.int64 if kind in WIDE_TEXT else np.int32)
-    size = kernels.text_bytes(words, parts, buffer)
-    if size < 0 or (words.itemsize == 4 and size >= 2**31):
-        return None
-    offsets, text = np.empty(rows + 1, words.dtype), np.empty(size, np.uint8)
-    return [offsets, text] if kernels.joined_text(data, words, parts, buffer, offsets, text) else None
-
-
-def _bits(data: U8, parts: kernels.Parts, buffer: int, rows: int) -> U8 | None:
-    bits = np.zeros(-(-rows // 8), np.uint8)
-    return bits if kernels.joined_bits(data, parts, buffer, bits) else None
-
-
-_REPAIR = "build the page file again, or restore it from a copy"
+_FROM_A_STORE = 16 << 20  # so many that requests are always under way
 _AT_A_TIME = 1 << 20  # bytes of pages in which keys are looked up; more of them leave the processor's caches
 
 
@@ -157,7 +53,7 @@ class PageFile:
     is short, damaged or cannot be read is a `ConfigError`. Page numbers run through the parts.
     """
 
-    def __init__(self, path: Path, generation: Generation, device: Device | None = None) -> None:
+    def __init__(self, path: Place, generation: Generation, device: Device | None = None) -> None:
         self.path, self.generation = path, generation
         self.schema, self.key, self.version = generation.schema, generation.key, generation.version
         self.order: Order = generation.order
@@ -171,14 +67,18 @@ class PageFile:
         self._ends = array("q", ends.tobytes())  # single numbers are read from it several times faster than from NumPy
         self._crcs = array("I", table.column("crc").to_numpy().tobytes())
         self.starts: I64 = np.concatenate([[0], np.cumsum(table.column("rows").to_numpy())]).astype(np.int64)
-        self._part_pages = list(accumulate((part.pages for part in generation.parts), initial=0))
-        self._index = _index(home, generation, table)
+        self._run_pages, self._run_parts, self._run_offsets = _runs(table, ends)
+        self._index = open_index(home, generation, table)
         self.ranges = None if generation.ranged is None else open_cells(home, generation, generation.ranged)
-        self._files: list[int] = []
+        self._files: list[Any] = []  # handles, or remote files
         self._close = weakref.finalize(self, _close_all, self._files)
-        self._parts = [*generation.parts, *([generation.null_part] if generation.null_part else [])]
-        for part in self._parts:
-            self._files.append(_opened(home / part.rows_file, part.nbytes))
+        self._parts = generation.all_parts
+        opens = [partial(_opened, self._at(number), part.nbytes) for number, part in enumerate(self._parts)]
+        if isinstance(home, Remote):
+            self.device.at_once = AT_ONCE
+            self._files += overlapped(opens)
+        for part_file in opens if isinstance(home, Path) else ():
+            self._files.append(part_file())
 
     def by(self, part: tuple[str, ...]) -> PageFile:
         """This version looked up by part of its key, whose rows may be in any page; `ConfigError` if some are in none.
@@ -197,6 +97,13 @@ class PageFile:
     def home(self, key: Sequence[pa.Array]) -> I64:
         """The page of each row's key, or -1 where there is certainly none, nulls among them. No page is read."""
         return self._index.home(*self._form.normal(key))
+
+    def insertion(self, key: Sequence[pa.Array]) -> I64:
+        """The page that a row of each key is in, or would be added to, of pages in key order; -1 for nulls."""
+        if not isinstance(self._index, Fences):
+            raise TypeError(f"{self.path} is not in key order")
+        normal, valid = self._form.normal(key)
+        return np.where(valid, np.maximum(last_not_above(normal, self._index.first), 0), -1)
 
     def stored_bytes(self, first: int, count: int) -> int:
         """Bytes that reading these pages moves."""
@@ -258,7 +165,8 @@ class PageFile:
         pages, firsts = np.unique(home[order], return_index=True)
         ends = np.frombuffer(self._ends, np.int64)
         sizes = ends[pages + 1] - ends[pages]
-        heads = np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // max(1, min(room, _AT_A_TIME)), prepend=-1))
+        most = max(1, min(room, _AT_A_TIME if self.device.at_once == 1 else _FROM_A_STORE))
+        heads = np.flatnonzero(np.diff((np.cumsum(sizes) - sizes) // most, prepend=-1))
         found, firsts, held = [], np.append(firsts, len(order)), 0
         for head, tail in pairwise([*heads.tolist(), len(pages)]):
             found.append(self._keyed(pages[head:tail], codes[order[firsts[head] : firsts[tail]]]))
@@ -295,7 +203,8 @@ class PageFile:
             return pa.RecordBatch.from_pylist([], self.schema)
         if not self._close.alive:
             raise ValueError(f"{self.path} is closed; pages cannot be read.")
-        number, table = len(self._parts) - 1, part_table(Path(self._place), part)
+        number = len(self._parts) - 1
+        table = part_table(self._at(number).parent / part.table_file, part.table_crc)
         data = pa.allocate_buffer(part.nbytes)
         self.device.call(lambda: self._fill(number, memoryview(data), 0), nbytes=part.nbytes)
         stops = np.cumsum(table.column("size").to_numpy())
@@ -303,7 +212,7 @@ class PageFile:
         for start, stop, crc in zip([0, *stops[:-1].tolist()], stops.tolist(), table["crc"].to_pylist(), strict=True):
             page = data.slice(start, stop - start)
             if zlib.crc32(page) != crc:
-                raise ConfigError(f"{self._name(number)} is damaged (checksum differs); {_REPAIR}.")
+                raise ConfigError(f"{self._name(number)} is damaged (checksum differs); {REPAIR}.")
             pages.append(pa.ipc.read_record_batch(page, self.schema))
         return pa.concat_batches(pages)
 
@@ -312,15 +221,15 @@ class PageFile:
         self._close()
 
     def _fetch(self, first: int, count: int, size: int) -> pa.Buffer:
-        """The bytes of a run of pages, which may continue in the next part."""
+        """The bytes of neighbouring pages, which may be in several places."""
         data = pa.allocate_buffer(size)
         view, done, page = memoryview(data), 0, first
         while page < first + count:
-            part = bisect_right(self._part_pages, page) - 1
-            stop = min(first + count, self._part_pages[part + 1])
+            run = bisect_right(self._run_pages, page) - 1
+            stop = min(first + count, self._run_pages[run + 1])
             length = self._ends[stop] - self._ends[page]
-            offset = self._ends[page] - self._ends[self._part_pages[part]]
-            self._fill(part, view[done : done + length], offset)
+            offset = self._run_offsets[run] + self._ends[page] - self._ends[self._run_pages[run]]
+            self._fill(self._run_parts[run], view[done : done + length], offset)
             done, page = done + length, stop
         return data
 
@@ -335,12 +244,12 @@ class PageFile:
 
     def _fetch_many(self, pages: I64, begins: I64, stops: I64) -> pa.Buffer:
         """The bytes of ascending pages, each from its place in `begins` to that in `stops`; neighbours by one read."""
-        part = np.searchsorted(self._part_pages, pages, side="right") - 1
-        heads = np.flatnonzero(np.append(True, (np.diff(pages) > 1) | (np.diff(part) > 0)))
-        tails = np.append(heads[1:], len(pages)) - 1
-        ends = np.frombuffer(self._ends, np.int64)
-        offset = ends[pages[heads]] - ends[np.array(self._part_pages)[part[heads]]]
-        runs = [column.tolist() for column in (part[heads], offset, begins[heads], stops[tails])]
+        run = np.searchsorted(self._run_pages, pages, side="right") - 1
+        heads = np.flatnonzero(np.append(True, (np.diff(pages) > 1) | (np.diff(run) > 0)))
+        tails, at = np.append(heads[1:], len(pages)) - 1, run[heads]
+        ends, run_pages = np.frombuffer(self._ends, np.int64), np.array(self._run_pages)
+        offset = np.array(self._run_offsets)[at] + ends[pages[heads]] - ends[run_pages[at]]
+        runs = [column.tolist() for column in (np.array(self._run_parts)[at], offset, begins[heads], stops[tails])]
         data = self.device.call(lambda: self._filled(runs, int(stops[-1])), nbytes=int(stops[-1]))
         self.device.requests += len(heads) - 1
         self.device.seeks += len(heads) - 1
@@ -348,19 +257,32 @@ class PageFile:
 
     def _filled(self, runs: list[list[int]], size: int) -> pa.Buffer:
         data = pa.allocate_buffer(size)
-        view, files, read = memoryview(data), self._files, os.preadv
+        view, handles, read = memoryview(data), self._files, os.preadv
+        if self.device.at_once > 1:
+            self._fill_at_once(runs, view)
+            return data
         for part, offset, begin, stop in zip(*runs, strict=True):
             place = view[begin:stop]
             try:
-                whole = read(files[part], [place], offset) == stop - begin
+                whole = read(handles[part], [place], offset) == stop - begin
             except OSError:
                 whole = False
             if not whole:  # cut short by a signal, or an error that the second attempt raises
                 self._fill(part, place, offset)
         return data
 
+    def _fill_at_once(self, runs: list[list[int]], view: memoryview) -> None:
+        """Read from an object store: near runs by one request, and many requests under way."""
+        try:
+            fill_ranges(self._files, runs, view)
+        except OSError as error:
+            raise ConfigError(f"cannot read {self.path}: {error.strerror}; check the store, or {REPAIR}.") from error
+
     def _fill(self, part: int, view: memoryview, offset: int) -> None:
         done, size = 0, len(view)
+        if self.device.at_once > 1:
+            self._fill_at_once([[part], [offset], [0], [size]], view)
+            return
         while done < size:
             try:
                 got = os.preadv(self._files[part], [view[done:] if done else view], offset + done)
@@ -368,7 +290,7 @@ class PageFile:
                 raise ConfigError(f"cannot read {self._name(part)}: {error.strerror}; check the disk.") from error
             if got == 0:
                 nbytes = self._parts[part].nbytes
-                raise ConfigError(f"{self._name(part)} ends at byte {offset + done} of {nbytes}; {_REPAIR}.")
+                raise ConfigError(f"{self._name(part)} ends at byte {offset + done} of {nbytes}; {REPAIR}.")
             done += got
 
     def _decoded(self, page: int, data: pa.Buffer, start: int) -> pa.RecordBatch:
@@ -385,78 +307,41 @@ class PageFile:
             start = stop
 
     def _damaged(self, page: int) -> ConfigError:
-        part = bisect_right(self._part_pages, page) - 1
-        return ConfigError(f"page {page} in {self._name(part)} is damaged (checksum differs); {_REPAIR}.")
+        part = self._run_parts[bisect_right(self._run_pages, page) - 1]
+        return ConfigError(f"page {page} in {self._name(part)} is damaged (checksum differs); {REPAIR}.")
 
     def _name(self, part: int) -> str:
-        return f"{self._place}/{self._parts[part].rows_file}"
+        return str(self._at(part))
+
+    def _at(self, part: int) -> Place:
+        found = self._parts[part]
+        return directory(self.path, found.home or self.generation.number) / found.rows_file
 
 
-def _close_all(files: list[int]) -> None:
-    for file in files:
-        os.close(file)
+def _close_all(handles: Sequence[int | RemoteFile]) -> None:
+    for handle in handles:
+        handle.close() if isinstance(handle, RemoteFile) else os.close(handle)
 
 
-def _opened(path: Path, nbytes: int) -> int:
+def _opened(path: Place, nbytes: int) -> int | RemoteFile:
+    handle: int | RemoteFile
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        handle = RemoteFile(path) if isinstance(path, Remote) else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
-        raise ConfigError(f"cannot open {path}: {error.strerror}; check permissions, or {_REPAIR}.") from error
-    found = os.fstat(handle).st_size
+        raise ConfigError(f"cannot open {path}: {error.strerror}; check permissions, or {REPAIR}.") from error
+    found = handle.size if isinstance(handle, RemoteFile) else os.fstat(handle).st_size
     if found != nbytes:
-        os.close(handle)
-        raise ConfigError(f"{path} has {found} bytes instead of {nbytes}; {_REPAIR}.")
+        _close_all([handle])
+        raise ConfigError(f"{path} has {found} bytes instead of {nbytes}; {REPAIR}.")
     return handle
 
 
-def page_table(path: Path, generation: Generation) -> pa.Table:
-    """Size, rows, checksums and fences of every page of a generation."""
-    home = directory(path, generation.number)
-    return pa.concat_tables([part_table(home, part) for part in generation.parts]).combine_chunks()
-
-
-def part_table(home: Path, part: PartFile) -> pa.Table:
-    """Size, rows, checksums and fences of the pages of one part."""
-    path = home / part.table_file
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}; check permissions, or {_REPAIR}.") from error
-    if zlib.crc32(data) != part.table_crc:
-        raise ConfigError(f"{path} is damaged (checksum differs); {_REPAIR}.")
-    with pa.ipc.open_stream(data) as stream:
-        return stream.read_all()
-
-
-def _index(home: Path, generation: Generation, table: pa.Table) -> Index:
-    if generation.index is None:
-        return Fences(*(normal_of(_one_array(table.column(name))) for name in ("first", "last")))
-    found = generation.index
-    codes = _mapped(home / "index.codes", np.dtype("<i8"), found, 1)
-    pages = _mapped(home / "index.pages", np.dtype("<i4"), found, 2)
-    if not found.clashing_keys:
-        return Dense(codes, pages)
-    keys = pa.array([base64.b64decode(key) for key in found.clashing_keys], pa.large_binary())
-    return Dense(codes, pages, (normal_of(keys), np.array(found.clashing_pages, np.int64)))
-
-
-def _mapped(path: Path, kind: np.dtype[np.signedinteger], index: IndexFile, crc_at: int) -> AnyArray:
-    """A memory-mapped file of the index, after its checksums were compared."""
-    if index.entries == 0:
-        return np.empty(0, kind)
-    with os.fdopen(_opened(path, index.entries * kind.itemsize), "rb") as file:
-        found = np.memmap(file, kind, "r")
-    at = 0
-    for stretch in index.stretches:
-        if zlib.crc32(found[at : at + stretch[0]].data) != stretch[crc_at]:
-            raise ConfigError(f"{path} is damaged (checksum differs); {_REPAIR}.")
-        at += stretch[0]
-    return np.asarray(found)
-
-
-def _one_array(column: pa.ChunkedArray) -> pa.Array:
-    found = column.combine_chunks()
-    return found if isinstance(found, pa.Array) else pa.concat_arrays(found.chunks)
+def _runs(table: pa.Table, ends: I64) -> tuple[list[int], list[int], list[int]]:
+    """Runs of pages that are neighbours on disk: first pages and the number of all, and of each run part and offset."""
+    part, offset = table.column("part").to_numpy(), table.column("offset").to_numpy()
+    apart = (part[1:] != part[:-1]) | (offset[1:] != offset[:-1] + np.diff(ends)[:-1])
+    heads = np.concatenate([np.zeros(min(1, len(part)), np.int64), np.flatnonzero(apart) + 1])
+    return [*heads.tolist(), len(part)], part[heads].tolist(), offset[heads].tolist()
 
 
 _OPENINGS = 20  # to open the current version: it may be pruned between reading its name and opening its files
@@ -469,6 +354,12 @@ class PageFileSource:
     path: str
     part: tuple[str, ...] = ()
     """Columns of the key that rows are looked up by, if not by all of them."""
+    access: S3Access | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    @property
+    def place(self) -> Place:
+        """Where it is."""
+        return located(self.path, self.access)
 
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> PageFileSource:
         """The same file looked up by part of its key: without an index, as pages are laid out by the whole key."""
@@ -476,18 +367,21 @@ class PageFileSource:
 
     def version(self) -> str:
         """The current generation."""
-        return current_version(Path(self.path))
+        return current_version(self.place)
 
     def versions(self) -> list[str]:
         """Generations that can be opened, oldest first."""
-        return versions(Path(self.path))
+        return versions(self.place)
 
     def open(self, version: str | None = None, device: Device | None = None) -> PageFile:
         """A generation, by default the current one."""
+        place = self.place
         for attempt in range(_OPENINGS):
-            current = self.version()
+            current = None if isinstance(place, Remote) else self.version()
             try:
-                found = PageFile(Path(self.path), load_version(Path(self.path), version), device)
+                generation = load_version(place, version)
+                current = generation.version
+                found = PageFile(place, generation, device)
                 return found.by(self.part) if self.part else found
             except ConfigError:
                 if version is not None or attempt == _OPENINGS - 1 or self.version() == current:
@@ -496,7 +390,7 @@ class PageFileSource:
 
     def changed(self, old: str, new: str) -> I64 | None:
         """Pages of `new` that differ from the page of that number in `old`; None if that is not cheap to find."""
-        path = Path(self.path)
+        path = self.place
         before, after = load_version(path, old), load_version(path, new)
         if before.order != after.order or before.key != after.key or not before.schema.equals(after.schema):
             return None
@@ -504,13 +398,13 @@ class PageFileSource:
 
     def prune(self, keep: int, also_held: bool = False) -> list[str]:
         """Remove all but the newest generations and those that streams need; returns the removed versions."""
-        return prune(Path(self.path), keep, also_held)
+        return prune(self.place, keep, also_held)
 
     def explain(self) -> str:
         """The current generation in some lines."""
-        found = load_version(Path(self.path))
+        found = load_version(self.place)
         if found.ranged is not None:
-            return explain_ranges(Path(self.path), found, found.ranged)
+            return explain_ranges(self.place, found, found.ranged)
         index = "fences" if found.index is None else f"dense index of {found.index.entries} keys"
         repeats = "unique" if found.unique else "may repeat"
         size = f"{found.rows} rows in {found.n_pages} pages of {format_bytes(found.page_bytes)}"
@@ -519,6 +413,7 @@ class PageFileSource:
             f"  key {list(found.key)}, order {found.order}, {index}, keys {repeats}\n"
             f"  {size}, {format_bytes(found.nbytes)} on disk in {len(found.parts)} parts; "
             f"{found.null_keys} rows without a key {'kept apart' if found.null_part else 'left out'}{self._by_part()}"
+            f"{'' if found.applied is None else _changed_by(found.applied)}"
         )
 
     def _by_part(self) -> str:
@@ -531,6 +426,10 @@ class PageFileSource:
 
     def __str__(self) -> str:
         return f"page file {self.path}"
+
+
+def _changed_by(applied: Applied) -> str:
+    return f"\n  kept up to date to micro-batch {applied.batch} of query {applied.query}"
 
 
 def _differing(old: pa.Table, new: pa.Table) -> I64:

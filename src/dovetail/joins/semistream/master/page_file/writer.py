@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import os
 import uuid
 import zlib
 from collections.abc import Iterable, Sequence
@@ -14,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from dovetail.engine import files
 from dovetail.engine.columns import fixed_width, offsets_of
+from dovetail.engine.files import Place, located
 from dovetail.engine.kernels.arrays import F64, I32, I64
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import DataError, PlanError
@@ -25,7 +26,6 @@ from dovetail.joins.semistream.master.page_file.generation import (
     PartFile,
     building,
     commit,
-    local_path,
 )
 from dovetail.joins.semistream.master.pages import Order
 
@@ -70,7 +70,7 @@ class PartWriter:
 
     def __init__(
         self,
-        path: Path,
+        path: Place,
         schema: pa.Schema,
         form: KeyForm,
         page_bytes: int,
@@ -83,7 +83,7 @@ class PartWriter:
         self._tables = _Tables()
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes, self._enough = 0, 8 * page_bytes
-        self._file = path.open("xb")
+        self._file = files.Output(path)
 
     def append(self, batch: pa.RecordBatch) -> None:
         """Take rows that follow all earlier ones; pages that are complete are written."""
@@ -94,13 +94,16 @@ class PartWriter:
         if self._waiting_bytes >= self._enough:
             self._write_waiting(last=False)
 
-    def finish(self) -> Part:
-        """The part, with every row on disk."""
+    def cut(self) -> int:
+        """End the page here, if it has rows; how many pages there are now."""
         if self._waiting:
             self._write_waiting(last=True)
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
+        return len(self._tables.sizes)
+
+    def finish(self) -> Part:
+        """The part, with every row on disk."""
+        self.cut()
+        self._file.finish()
         found = self._tables
         empty = _normal_type(self.form)
         table = pa.table(
@@ -117,8 +120,7 @@ class PartWriter:
 
     def abort(self) -> None:
         """Close and remove the file."""
-        self._file.close()
-        self.path.unlink(missing_ok=True)
+        self._file.abort()
 
     def _write_waiting(self, last: bool) -> None:
         rows = pa.concat_batches(self._waiting)
@@ -215,15 +217,24 @@ def _normal_type(form: KeyForm) -> pa.DataType:
 
 
 DEFAULT_PAGE = "4KB"  # small batches need few rows of many pages; joins read several pages as one segment
+REMOTE_PAGE = "64KB"  # takes a request hardly longer than 4 KB, and an index of a sixteenth
+
+
+def page_size(page: int | str | None, place: Place) -> int:
+    """Bytes of a page; by default few on disks, and more where every request has to wait."""
+    given = page if page is not None else DEFAULT_PAGE if isinstance(place, Path) else REMOTE_PAGE
+    return parse_bytes(given, "page")
+
+
 _STEP = 65_536  # rows put in order at a time
 
 
 def write_pages(
-    path: str | Path,
+    path: str | Place,
     rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
     key: str | Sequence[str],
     order: Order = "key",
-    page: int | str = DEFAULT_PAGE,
+    page: int | str | None = None,
     frequency: str | None = None,
     unique: bool = False,
     keep_nulls: bool = False,
@@ -235,10 +246,10 @@ def write_pages(
     `keep_nulls`. `unique=True` refuses keys that occur twice. `page` is the size that pages have unless one key's rows
     need more.
     """
-    place, table = local_path(path), as_table(rows)
+    place, table = located(path), as_table(rows)
     check_order(order, frequency, table.schema.names)
     form = key_form(table.schema, key)
-    page_bytes = parse_bytes(page, "page")
+    page_bytes = page_size(page, place)
     layout = _laid_out(table, form, order, frequency)
     with building(place) as work:
         writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, order == "key", unique)
@@ -273,7 +284,7 @@ def _written(writer: PartWriter, table: pa.Table, layout: I64) -> Part:
         raise
 
 
-def _null_part(work: Path, table: pa.Table, form: KeyForm, page_bytes: int) -> PartFile:
+def _null_part(work: Place, table: pa.Table, form: KeyForm, page_bytes: int) -> PartFile:
     """The part of the rows that have a null in the key."""
     _, valid = form.normal([table.column(name) for name in form.names])
     writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, False, False, keyed=False)
@@ -339,49 +350,61 @@ def part_name(number: int) -> str:
     return f"{number}-{uuid.uuid4().hex[:12]}.rows"
 
 
-def store_part(work: Path, part: Part) -> PartFile:
+def store_part(work: Place, part: Part) -> PartFile:
     """Write the part's table beside its rows; returns its entry in the description."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, part.table.schema) as stream:
-        stream.write_table(part.table)
-    data = sink.getvalue()
     name = part.rows_file.removesuffix(".rows") + ".table"
-    (work / name).write_bytes(data)
-    nbytes = (work / part.rows_file).stat().st_size
-    return PartFile(part.rows_file, name, zlib.crc32(data), part.table.num_rows, part.rows, nbytes)
+    crc = store_table(work / name, part.table)
+    nbytes = files.size(work / part.rows_file) or 0
+    return PartFile(part.rows_file, name, crc, part.table.num_rows, part.rows, nbytes)
+
+
+def store_table(place: Place, table: pa.Table) -> int:
+    """Write a table of pages; its checksum."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table)
+    data = sink.getvalue()
+    files.write(place, data)
+    return zlib.crc32(data)
 
 
 CODES, PAGES = "index.codes", "index.pages"
 
 
-def store_index(work: Path, part: Part, schema: pa.Schema, form: KeyForm) -> IndexFile:
+def store_index(work: Place, part: Part, schema: pa.Schema, form: KeyForm) -> IndexFile:
     """The index of a page file of one part, written."""
     codes, pages, clashes = dense_index(part.codes, part.code_pages)
-    for name in (CODES, PAGES):
-        (work / name).touch()
     stretch = store_stretch(work, 0, codes, pages)
+    join_stretches(work, [0])
     sizes = part.table.column("size").to_numpy()
     suspects = np.unique(part.code_pages[np.isin(part.codes, clashes)]).tolist()
     found = ((page, read_page(work / part.rows_file, sizes, page, schema)) for page in suspects)
     return with_clashes(IndexFile(len(codes), (stretch,)), form, clashes, found)
 
 
-def store_stretch(work: Path, first: int, codes: I64, pages: I32) -> tuple[int, int, int]:
-    """Write entries from number `first` on into the existing files; returns their number and both checksums."""
+def store_stretch(work: Place, first: int, codes: I64, pages: I32) -> tuple[int, int, int]:
+    """Write entries from number `first` on, in files of their own; returns their number and both checksums."""
     crcs = []
     for name, values in ((CODES, codes.astype("<i8")), (PAGES, pages.astype("<i4"))):
-        with (work / name).open("r+b") as file:
-            file.seek(first * values.itemsize)
-            file.write(values.data)
+        files.write(work / f"{name}-{first}", values.tobytes(), outlives_power=False)
         crcs.append(zlib.crc32(values.data))
     return len(codes), crcs[0], crcs[1]
 
 
-def read_page(path: Path, sizes: I64, page: int, schema: pa.Schema) -> pa.RecordBatch:
+def join_stretches(work: Place, firsts: Sequence[int]) -> None:
+    """Make the files of the whole index from those of its stretches, in order."""
+    for name in (CODES, PAGES):
+        whole = files.Output(work / name)
+        for first in firsts:
+            whole.write(files.mapped(work / f"{name}-{first}"))
+            files.remove(work / f"{name}-{first}")
+        whole.finish()
+
+
+def read_page(path: Place, sizes: I64, page: int, schema: pa.Schema) -> pa.RecordBatch:
     """One page of a part that is being built."""
-    with path.open("rb") as file:
-        file.seek(int(sizes[:page].sum()))
-        return pa.ipc.read_record_batch(pa.py_buffer(file.read(int(sizes[page]))), schema)
+    data = files.read_range(path, int(sizes[:page].sum()), int(sizes[page]))
+    return pa.ipc.read_record_batch(pa.py_buffer(data), schema)
 
 
 def with_clashes(
@@ -408,13 +431,16 @@ class IndexPart:
     entries: int
     first_page: int
 
-    def codes(self, work: Path) -> I64:
-        """The codes, mapped."""
-        return np.memmap(work / f"{self.name}.codes", "<i8", "r") if self.entries else np.empty(0, np.int64)
+    def codes(self, work: Place, start: int = 0, stop: int | None = None) -> I64:
+        """These codes."""
+        stop = self.entries if stop is None else stop
+        data = files.read_range(work / f"{self.name}.codes", 8 * start, 8 * (stop - start))
+        return np.frombuffer(data, "<i8").astype(np.int64, copy=False)
 
-    def pages(self, work: Path) -> I32:
-        """The page of each code in this part, mapped."""
-        return np.memmap(work / f"{self.name}.pages", "<i4", "r") if self.entries else np.empty(0, np.int32)
+    def pages(self, work: Place, start: int, stop: int) -> I32:
+        """The pages of these codes in this part."""
+        data = files.read_range(work / f"{self.name}.pages", 4 * start, 4 * (stop - start))
+        return np.frombuffer(data, "<i4").astype(np.int32, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,39 +460,39 @@ class Merged:
     clash_pages: tuple[int, ...]
 
 
-def store_index_part(work: Path, part: Part) -> str:
+def store_index_part(work: Place, part: Part) -> str:
     """Write the part's own index, sorted; the name of its files."""
     name = part.rows_file.removesuffix(".rows")
     codes, pages, _ = dense_index(part.codes, part.code_pages)
-    (work / f"{name}.codes").write_bytes(codes.astype("<i8").data)
-    (work / f"{name}.pages").write_bytes(pages.astype("<i4").data)
+    files.write(work / f"{name}.codes", codes.astype("<i8").tobytes(), outlives_power=False)
+    files.write(work / f"{name}.pages", pages.astype("<i4").tobytes(), outlives_power=False)
     return name
 
 
-def plan_stretches(work: Path, parts: Sequence[IndexPart], entries_each: int) -> list[Stretch]:
-    """Stretches of about `entries_each` entries over all parts; equal codes share a stretch. Creates the files."""
-    for name in (CODES, PAGES):
-        (work / name).touch()
+def plan_stretches(work: Place, parts: Sequence[IndexPart], entries_each: int) -> list[Stretch]:
+    """Stretches of about `entries_each` entries over all parts; equal codes share a stretch."""
     total = sum(part.entries for part in parts)
     wanted = -(-total // entries_each)
-    codes = [part.codes(work) for part in parts]
-    sample = np.sort(np.concatenate([found[:: max(entries_each // 256, 1)] for found in codes]))
+    step = max(entries_each // 256, 1)
+    sample = np.sort(np.concatenate([part.codes(work)[::step] for part in parts]))
     bounds = np.unique(sample[np.arange(1, wanted) * len(sample) // wanted]) if wanted > 1 else sample[:0]
-    cuts = [[0, *np.searchsorted(found, bounds).tolist(), len(found)] for found in codes]
+    cuts = [[0, *np.searchsorted(part.codes(work), bounds).tolist(), part.entries] for part in parts]
     first, stretches = 0, []
     for at in range(len(bounds) + 1):
         ranges = tuple((cut[at], cut[at + 1]) for cut in cuts)
-        stretches.append(Stretch(first, ranges))
-        first += sum(stop - start for start, stop in ranges)
+        entries = sum(stop - start for start, stop in ranges)
+        if entries or not total:  # files of stretches are named by their first entry
+            stretches.append(Stretch(first, ranges))
+        first += entries
     return stretches
 
 
-def merge_stretch(work: Path, parts: Sequence[IndexPart], stretch: Stretch) -> Merged:
-    """Merge one stretch of all parts into the files of the whole index."""
+def merge_stretch(work: Place, parts: Sequence[IndexPart], stretch: Stretch) -> Merged:
+    """Merge one stretch of all parts."""
     found_codes, found_pages = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for part, (start, stop) in zip(parts, stretch.ranges, strict=True):
-        found_codes.append(np.asarray(part.codes(work)[start:stop], np.int64))
-        found_pages.append(np.asarray(part.pages(work)[start:stop], np.int64) + part.first_page)
+        found_codes.append(part.codes(work, start, stop))
+        found_pages.append(part.pages(work, start, stop).astype(np.int64) + part.first_page)
     codes, pages, clashes = dense_index(np.concatenate(found_codes), np.concatenate(found_pages))
     clash_pages = np.unique(pages[np.isin(codes, clashes)])
     stored = store_stretch(work, stretch.first, codes, pages)

@@ -120,6 +120,16 @@ class PostgresReader:
         """End the transaction, which keeps tables locked and deleted rows on the disk; the next read begins one."""
         self._end()
 
+    def wake(self) -> bool:
+        """Begin a transaction if there is none; whether it sees the version."""
+        if not self._end.alive:
+            connection, (found, _) = with_connection(self._source.url, self._begin)
+            if found != self.version:
+                give_back(self._source.url, connection)
+                return False
+            self._keep(connection)
+        return True
+
     def close(self) -> None:
         """End the transaction and the connection; twice is fine."""
         self._closed = True

@@ -1,0 +1,239 @@
+"""Reaches file systems that are not mounted: places there, connections, parallel requests, conditional writes."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+from pyarrow import fs
+
+from dovetail.errors import ConfigError
+
+S3_SCHEMES = ("s3a", "s3", "s3n")
+AT_ONCE = 24  # requests under way for one process; Arrow keeps 25 connections to a store
+_GAP = 64 << 10  # bytes: to read them costs what a request costs while many are under way
+_LARGEST = 4 << 20  # bytes of a request: more are read faster by several
+ATTEMPTS = 10  # with a back-off that doubles up to 20 s: a store may refuse for half a minute
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class S3Access:
+    """How a bucket is reached, by the names that Spark has for it; keys and tokens are never shown."""
+
+    endpoint: str = ""
+    region: str = ""
+    key: str = field(default="", repr=False)
+    secret: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    path_style: bool = False
+    ssl: bool = True
+    anonymous: bool = False
+    attempts: int = ATTEMPTS
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    """A place on a file system that is not mounted; `address` has scheme, bucket or host, and path."""
+
+    address: str
+    access: S3Access | None = field(default=None, repr=False, compare=False)
+
+    def __truediv__(self, name: str) -> Remote:
+        return Remote(f"{self.address}/{name}", self.access)
+
+    def __str__(self) -> str:
+        return self.address
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.address.rpartition("/")[2]
+
+    @property
+    def parent(self) -> Remote:
+        """The place that this one is in."""
+        return Remote(self.address.rpartition("/")[0], self.access)
+
+    @property
+    def _scheme(self) -> str:
+        return self.address.partition("://")[0]
+
+    @property
+    def path(self) -> str:
+        """The path as Arrow's file system has it."""
+        inside = self.address.partition("://")[2]
+        return inside if self._scheme in S3_SCHEMES else f"/{inside.partition('/')[2]}"
+
+    @property
+    def system(self) -> fs.FileSystem:
+        """Arrow's file system; made once in a process."""
+        with _LOCK:
+            return _system(os.getpid(), self._scheme, self.host, self.access)
+
+    @property
+    def host(self) -> str:
+        """The bucket, or host and port."""
+        return self.address.partition("://")[2].partition("/")[0]
+
+
+def put_new(place: Remote, data: bytes) -> bool:
+    """A conditional write, which Arrow does not have; a store answers 409 while it settles two of them."""
+    bucket, _, key = place.path.partition("/")
+    with reaching(place):
+        client = _client(os.getpid(), place.access or S3Access())
+        while True:
+            try:
+                client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
+                return True
+            except client.exceptions.ClientError as error:
+                status = error.response["ResponseMetadata"]["HTTPStatusCode"]
+                if status == 412:
+                    return False
+                if status != 409:
+                    raise OSError(errno.EIO, str(error)) from error
+            except _botocore().exceptions.BotoCoreError as error:
+                raise OSError(errno.EIO, str(error)) from error
+
+
+class RemoteFile:
+    """An open remote file of known size, read by ranges. Any thread may read."""
+
+    def __init__(self, place: Remote) -> None:
+        self.place = place
+        with reaching(place):
+            self._file = place.system.open_input_file(place.path)
+            self.size = int(self._file.size())
+
+    def read(self, offset: int, nbytes: int) -> memoryview:
+        """That many bytes from an offset on, by one request."""
+        with reaching(self.place):
+            found = memoryview(self._file.read_at(nbytes, offset))
+        if len(found) != nbytes:
+            raise OSError(errno.EIO, f"{self.place} ends at byte {offset + len(found)}")
+        return found
+
+    def close(self) -> None:
+        """Close it; twice is fine."""
+        self._file.close()
+
+
+def fill_ranges(sources: Sequence[Any], runs: Sequence[Sequence[int]], view: memoryview) -> None:
+    """Fill `view` from remote files: run by run the source, the offset in it, and where its bytes begin and end.
+
+    Runs ascend. Near ones share a request, large ones are divided, and many requests are under way.
+    """
+    requests: list[list[tuple[int, int, int, int]]] = []
+    view = view.cast("B")
+    for source, offset, begin, stop in zip(*runs, strict=True):
+        for at in range(begin, stop, _LARGEST):
+            piece = (source, offset + at - begin, at, min(stop, at + _LARGEST))
+            last = requests[-1] if requests else []
+            if last and _is_near(last, piece):
+                last.append(piece)
+            else:
+                requests.append([piece])
+    overlapped([partial(_fill, sources[pieces[0][0]], pieces, view) for pieces in requests])
+
+
+def _is_near(pieces: list[tuple[int, int, int, int]], piece: tuple[int, int, int, int]) -> bool:
+    source, offset, begin, stop = pieces[-1]
+    gap = piece[1] - offset - (stop - begin)
+    whole = piece[1] + piece[3] - piece[2] - pieces[0][1]
+    return source == piece[0] and 0 <= gap <= _GAP and whole <= _LARGEST
+
+
+def _fill(source: RemoteFile, pieces: list[tuple[int, int, int, int]], view: memoryview) -> None:
+    start, (_, offset, begin, stop) = pieces[0][1], pieces[-1]
+    data = source.read(start, offset + stop - begin - start)
+    for _, offset, begin, stop in pieces:
+        view[begin:stop] = data[offset - start : offset - start + stop - begin]
+
+
+def overlapped(calls: Sequence[Callable[[], T]]) -> list[T]:
+    """The results of these calls, which wait for a store, in order; many are under way at a time."""
+    if len(calls) < 2:
+        return [call() for call in calls]
+    with _LOCK:
+        pool = _pool(os.getpid())
+    return [found.result() for found in [pool.submit(call) for call in calls]]
+
+
+_LOCK = threading.Lock()
+
+
+@lru_cache(maxsize=4)
+def _pool(pid: int) -> ThreadPoolExecutor:  # workers are forked: threads of the parent do not run in them
+    return ThreadPoolExecutor(AT_ONCE, "dovetail-files")
+
+
+@lru_cache(maxsize=64)
+def _system(pid: int, scheme: str, host: str, access: S3Access | None) -> fs.FileSystem:
+    if scheme == "hdfs":
+        return fs.HadoopFileSystem.from_uri(f"hdfs://{host}")
+    found = access or S3Access()
+    endpoint = urlsplit(found.endpoint if "://" in found.endpoint else f"//{found.endpoint}")
+    return fs.S3FileSystem(
+        access_key=found.key or None,
+        secret_key=found.secret or None,
+        session_token=found.token or None,
+        anonymous=found.anonymous,
+        region=found.region or None,
+        scheme=endpoint.scheme or ("https" if found.ssl else "http"),
+        endpoint_override=endpoint.netloc or None,
+        force_virtual_addressing=bool(endpoint.netloc) and not found.path_style,
+        allow_delayed_open=True,
+        retry_strategy=fs.AwsStandardS3RetryStrategy(max_attempts=found.attempts),
+    )
+
+
+@lru_cache(maxsize=64)
+def _client(pid: int, access: S3Access) -> Any:
+    scheme = "https" if access.ssl else "http"
+    endpoint = access.endpoint if "://" in access.endpoint or not access.endpoint else f"{scheme}://{access.endpoint}"
+    botocore = _botocore()
+    options = botocore.config.Config(
+        s3={"addressing_style": "path" if access.path_style else "auto"},
+        retries={"total_max_attempts": access.attempts, "mode": "standard"},
+    )
+    return botocore.session.get_session().create_client(
+        "s3",
+        region_name=access.region or None,
+        endpoint_url=endpoint or None,
+        aws_access_key_id=access.key or None,
+        aws_secret_access_key=access.secret or None,
+        aws_session_token=access.token or None,
+        config=options,
+    )
+
+
+def _botocore() -> Any:
+    try:
+        import botocore.config
+        import botocore.exceptions
+        import botocore.session
+    except ImportError as error:
+        raise ConfigError(
+            "places on S3 need botocore, for writes that only the first of several writers makes: "
+            "pip install 'dovetail[s3]', on executors too."
+        ) from error
+    return botocore
+
+
+@contextlib.contextmanager
+def reaching(place: object) -> Iterator[None]:
+    """Errors of a remote file system with its place, and with a reason where others have one."""
+    try:
+        yield
+    except OSError as error:
+        if not isinstance(place, Remote) or error.strerror is not None:
+            raise
+        raise OSError(errno.EIO, f"{place}: {error}") from error

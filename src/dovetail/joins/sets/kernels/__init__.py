@@ -1,0 +1,1 @@
+"""Compiled loops of functions of interval sets."""

@@ -1,0 +1,167 @@
+"""Coverage on Spark: left rows are looked up in an index of the right rows, and no pair is formed.
+
+* An index of all right rows that fits the budget is built on the driver and sent to all tasks: left rows stay where
+  they are.
+* Otherwise both sides go to ranges of time, cut at their split points: lengths and counts add up over ranges.
+* Types without 64-bit codes are counted and joined by Spark, with right rows that were merged.
+Reference: docs/algorithms/sets.md, 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
+
+from dovetail.engine.exchanged import SIDE
+from dovetail.engine.memory import format_bytes
+from dovetail.engine.metrics import Metrics
+from dovetail.joins.interval.index.answers import COUNT
+from dovetail.joins.interval.plan.choose import MOST_RANGES, codes_obstacle, cores_of
+from dovetail.joins.interval.plan.index import bounds_only, summed_over_ranges
+from dovetail.joins.interval.plan.ranges import RangeCells, as_literal, in_ranges, range_cells, side_columns
+from dovetail.joins.interval.plan.sides import Side
+from dovetail.joins.interval.plan.statistics import Inputs
+from dovetail.joins.interval.relation import SideColumns
+from dovetail.joins.sets.cover_index import (
+    BUILD_BYTES,
+    COVERED,
+    KEY_BYTES,
+    ROW_BYTES,
+    Coverage,
+    OpenIndex,
+    SentIndex,
+    answer_range,
+    sent_index,
+    with_answers,
+)
+from dovetail.spark.frames import is_connect, unquoted
+from dovetail.spark.hosts.batch import exchange, nullable, task_frame
+from dovetail.spark.hosts.resident import Pool
+from dovetail.spark.inputs import row_bytes
+
+_ROOM = 1.5  # ranges are not equal: there is room for this many times the rows
+
+
+def covered_rows(inputs: Inputs) -> tuple[DataFrame, list[str]] | None:
+    """Left rows with count and covered length, in units of their codes, and how; None for types without codes."""
+    if codes_obstacle(inputs) is not None:
+        return None
+    left, right = inputs.checked()
+    if _fits(inputs):
+        sent = _read_index(inputs, left, right)
+        if sent.nbytes <= inputs.request.memory:
+            size = f"{len(sent.arrays.starts):,} right rows, {format_bytes(sent.nbytes)}"
+            return _look_up(inputs, left, sent), [f"index: of all right rows, sent to every task ({size})"]
+    cells = range_cells(inputs, min(MOST_RANGES, _ranges(inputs)))
+    return _by_ranges(inputs, left, right, cells), [
+        "index: of the right rows of each range",
+        cells.explain(left, right),
+    ]
+
+
+def _fits(inputs: Inputs) -> bool:
+    """Whether an index of all right rows may fit the budget of a task; how many keys differ is seen in the sample."""
+    right = inputs.statistics[1]
+    keys = right.sample.key
+    share = len(np.unique(keys)) / max(1, len(keys)) if inputs.right.keys else 0.0
+    return right.usable * (ROW_BYTES + share * (2 * right.key_bytes + KEY_BYTES)) <= inputs.request.memory
+
+
+def _ranges(inputs: Inputs) -> int:
+    """How many ranges make the right rows of each fit half of the budget, and their batches an eighth."""
+    each = max(2 * BUILD_BYTES, 8 * row_bytes(bounds_only(inputs.right)))
+    needed = ceil(_ROOM * inputs.statistics[1].usable * each / inputs.request.memory)
+    return max(cores_of(inputs), needed)
+
+
+def _fields(rows: DataFrame, kind: T.DataType) -> list[T.StructField]:
+    floats = isinstance(kind, (T.FloatType, T.DoubleType))
+    length = T.DoubleType() if floats else T.LongType()
+    return [*nullable(rows.schema), T.StructField(COUNT, T.LongType(), False), T.StructField(COVERED, length, False)]
+
+
+def _read_index(inputs: Inputs, left: Side, right: Side) -> SentIndex:
+    """The index of all right rows, which are read now."""
+    wanted = bounds_only(right)
+    mine, theirs = (
+        side_columns(side, {c: c for c in rows.columns}) for side, rows in ((left, left.frame), (right, wanted))
+    )
+    table = wanted.toArrow().combine_chunks()
+    rows = next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], table.schema))
+    return sent_index(Coverage(mine, theirs, inputs.request.memory), rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Sent:
+    """An index on its way to tasks, under a name."""
+
+    index: Any  # a broadcast variable, or the index itself over Spark Connect
+    name: str
+
+
+def _look_up(inputs: Inputs, left: Side, index: SentIndex) -> DataFrame:
+    spark = left.frame.sparkSession
+    task = _Sent(index if is_connect(spark) else spark.sparkContext.broadcast(index), uuid4().hex)
+    return task_frame(left.frame, _answer_all, task, inputs.sink, _fields(left.frame, left.bound_type))
+
+
+_INDEXES: Pool[OpenIndex] = Pool(most=1)
+"""The index of the last question: a worker answers many tasks of it."""
+
+
+def _answer_all(task: _Sent, batches: Iterator[pa.RecordBatch], metrics: Metrics) -> Iterator[pa.RecordBatch]:
+    opened: OpenIndex | None = None
+    try:
+        for batch in batches:
+            if opened is None:
+                sent: SentIndex = task.index if isinstance(task.index, SentIndex) else task.index.value
+                opened = _INDEXES.take(task.name) or sent.open()
+                metrics.add("placed", len(sent.arrays.starts), side="right", per_task=True)
+                metrics.peak("memory", opened.budget.peak)
+            metrics.add("placed", batch.num_rows, side="left", per_task=True)
+            yield with_answers(batch, opened.index.answer(batch))
+    finally:
+        if opened is not None:
+            _INDEXES.keep(task.name, opened)
+
+
+def _by_ranges(inputs: Inputs, left: Side, right: Side, cells: RangeCells) -> DataFrame:
+    left = replace(left, kept=True)
+    others = _cut(right, cells, cells.add(right, bounds_only(right)))
+    names = [(left.own("a"), right.own("a")), (left.own("b"), right.own("b"))]
+
+    def ask(rows: DataFrame) -> DataFrame:
+        rows = _cut(left, cells, rows)
+        placed, places = exchange(in_ranges(left, rows), in_ranges(right, others), cells.ranges, names)
+        columns = [
+            SideColumns(found, side.own("a"), side.own("b"), tuple(map(unquoted, side.keys)), side.closed)
+            for side, found in ((left, places.left), (right, places.right))
+        ]
+        asked = Coverage(columns[0], columns[1], inputs.request.memory, (left.own("in"), right.own("in")))
+        in_order = placed.sortWithinPartitions(F.desc(SIDE), places.paired[0])
+        return task_frame(in_order, answer_range, asked, inputs.sink, _fields(rows, left.bound_type))
+
+    return summed_over_ranges(left, cells, (COUNT, COVERED), ask)
+
+
+def _cut(side: Side, cells: RangeCells, rows: DataFrame) -> DataFrame:
+    """The rows with their bounds, cut to their range if they have an interval."""
+    points = [as_literal(side.bound_type, point) for point in cells.points]
+    none = F.lit(None).cast(side.bound_type)
+    cell, usable, (start, end) = F.col(side.own("cell")), F.expr(side.usable), map(F.col, (side.start, side.end))
+    low, high = F.array(none, *points)[cell], F.array(*points, none)[cell]
+    return rows.withColumns(
+        {
+            side.own("a"): F.when(usable, F.greatest(start, low)).otherwise(start),
+            side.own("b"): F.when(usable, F.least(end, high)).otherwise(end),
+        }
+    )
