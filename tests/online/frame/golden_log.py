@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Running, Tree
-from dovetail.joins.online.bucket_state import EPOCH, Event, Piece, pack_events, unpack_events
+from dovetail.joins.online.bucket_state import EPOCH
+from dovetail.joins.online.events import Event, Piece, pack_events, unpack_events
 from dovetail.joins.online.graph import SIDES, Band
 from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
 

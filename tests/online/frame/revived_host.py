@@ -14,7 +14,7 @@ import time
 
 from tests.online.frame.test_online_hosted import asked, drained, join_of, turns
 
-from dovetail.joins.online.bucket_state import Piece, pack_events
+from dovetail.joins.online.events import Piece, pack_events
 from dovetail.spark.hosts.resident import start
 
 

@@ -29,19 +29,10 @@ from tests.online.frame.cases import Bag, bag, expected, side_table
 from dovetail.errors import BudgetExceeded, ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Running, Work
 from dovetail.joins.online.bucket_rule import BucketRule, hot_as_text
-from dovetail.joins.online.bucket_state import (
-    Event,
-    Header,
-    How,
-    Lateness,
-    Piece,
-    Span,
-    joined_pauses,
-    lateness_of,
-    pack_events,
-    unpack_events,
-)
+from dovetail.joins.online.bucket_state import Header, How, Span
+from dovetail.joins.online.events import Event, Piece, joined_pauses, pack_events, unpack_events
 from dovetail.joins.online.graph import Band, Predicate, pair_graph
+from dovetail.joins.online.lateness import Lateness, lateness_of
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.request import OnlineJoinOptions
 from dovetail.spark.hosts import resident

@@ -17,9 +17,9 @@ from tests.online.frame.test_online_long import BUCKET, HEADER, Kept, answers_of
 from dovetail.joins.interval.relation import Relation
 from dovetail.joins.online import bucket_state
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
-from dovetail.joins.online.bucket_state import lateness_of
 from dovetail.joins.online.graph import SIDES, Band, Predicate, pair_graph
 from dovetail.joins.online.intervals import Intervals
+from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.plan import buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask

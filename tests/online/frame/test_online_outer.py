@@ -21,9 +21,10 @@ from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.relation import Relation
 from dovetail.joins.online.answers import PHASE_COLUMN
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
-from dovetail.joins.online.bucket_state import Lateness, Span, lateness_of
+from dovetail.joins.online.bucket_state import Span
 from dovetail.joins.online.graph import SIDES, Band, Predicate, pair_graph
 from dovetail.joins.online.intervals import Intervals
+from dovetail.joins.online.lateness import Lateness, lateness_of
 from dovetail.joins.online.plan.batch_task import join_buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask

@@ -18,7 +18,7 @@ from tests.online.multiway.test_multi_hosted import bucket_join, tables_of
 
 from dovetail.errors import ConfigError, DataError
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Running
-from dovetail.joins.online.bucket_state import Event, Piece, pack_events
+from dovetail.joins.online.events import Event, Piece, pack_events
 from dovetail.spark.hosts.exchange import pack
 
 

@@ -15,8 +15,9 @@ from tests.online.multiway.multi_schedules import TREES, MultiCase, combinations
 
 from dovetail.joins.online.bucket_join import BucketJoin, Tree
 from dovetail.joins.online.bucket_rule import Cells, choose_cells, key_classes
-from dovetail.joins.online.bucket_state import Event, Piece, lateness_of, pack_events
+from dovetail.joins.online.events import Event, Piece, pack_events
 from dovetail.joins.online.graph import join_graph
+from dovetail.joins.online.lateness import lateness_of
 from dovetail.joins.online.operators.miner import Miner
 
 BANDS: dict[str, tuple[Any, ...]] = {

@@ -6,8 +6,9 @@ In the order in which a call passes them:
   one edge. `intervals`: when rows match by a relation of intervals.
 * `plan/`: from DataFrames to buckets and back, and the task of a bucket. `bucket_rule`: the bucket of a row.
   `hot_keys`: keys with too many rows for one bucket.
-* `bucket_state`: the state of a bucket, and when rows leave it. `bucket_join`: its join, as a value
-  and running in the resident process. `unmatched`: outer, semi and anti joins, formed from the pairs of that join.
+* `events`: rows, pauses and ends as a bucket stores them. `lateness`: event times and watermarks. `bucket_state`: the
+  state of a bucket, and when rows leave it. `bucket_join`: its join, as a value and running in the resident process.
+  `unmatched`: outer, semi and anti joins, formed from the pairs of that join.
 * `operators/`: the running join of any number of inputs, and the algorithms, each made of an index of rows in memory
   and of work on disk. `kernels/`: the compiled loops.
 * What operators are built from: `keys`, `sizes` (the split of the budget), `row_pages` (rows in memory), `blocks` (rows

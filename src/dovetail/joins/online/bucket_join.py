@@ -22,7 +22,7 @@ from dovetail.engine.operator import OperatorError
 from dovetail.engine.packing import CHUNK_ROWS, in_chunks
 from dovetail.errors import BudgetExceeded, UnsupportedError
 from dovetail.joins.online.bucket_rule import BucketRule, Cells, MultiBucketRule, choose_cells, hot_codes
-from dovetail.joins.online.bucket_state import Event, Piece, unpack_events
+from dovetail.joins.online.events import Event, Piece, unpack_events
 from dovetail.joins.online.graph import Band, Distance, Predicate, Term, join_graph
 from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.unmatched import PRESERVED, with_number

@@ -10,7 +10,7 @@ import pyarrow as pa
 from dovetail.engine.packing import as_schema, unpack_rows
 from dovetail.engine.spool import HeldBytes
 from dovetail.joins.online.bucket_join import Running
-from dovetail.joins.online.bucket_state import Event
+from dovetail.joins.online.events import Event
 from dovetail.joins.online.plan.task import OnlineTask, counts_by_side
 from dovetail.joins.online.sizes import beside_bytes
 from dovetail.joins.online.unmatched import ChunkFile, Outer, RowBits

@@ -22,21 +22,9 @@ from dovetail.engine.metrics import Metrics
 from dovetail.engine.packing import CHUNK_BYTES, CHUNK_ROWS, as_schema, unpack_rows
 from dovetail.errors import BudgetExceeded, DataError, PlanError
 from dovetail.joins.online.bucket_join import BucketJoin, Running, Work
-from dovetail.joins.online.bucket_state import (
-    EPOCH,
-    FORMAT,
-    NEVER_MATCHES,
-    NO_TIME,
-    Bounds,
-    Event,
-    Header,
-    How,
-    Lateness,
-    Piece,
-    joined_pauses,
-    pack_events,
-    unpack_events,
-)
+from dovetail.joins.online.bucket_state import EPOCH, FORMAT, NEVER_MATCHES, Bounds, Header, How
+from dovetail.joins.online.events import Event, Piece, in_pieces, joined_pauses, pack_events, unpack_events
+from dovetail.joins.online.lateness import NO_TIME, Lateness
 from dovetail.joins.online.plan.task import OnlineTask, counts_by_side, turn_metrics
 from dovetail.joins.online.row_pages import in_fixed_order
 from dovetail.joins.online.sizes import beside_bytes
@@ -50,7 +38,6 @@ from dovetail.spark.task import TaskAttempt, commits_name_state
 QUOTA = 64
 """Units of reactive work in a micro-batch without rows: a block against some others is one."""
 _FIRST_CHUNK = -2
-_PIECE = 32 << 20  # bytes of one stored value, apart from a single message that is larger
 Answers = Generator[pa.RecordBatch, None, dict[str, Any]]
 
 
@@ -434,7 +421,7 @@ class OnlineCall:
         goes_on = header.takes_more(now_ms, self.task.request.retain_ms, settles)
         if goes_on:
             events = joined_pauses([*unpack_events(self.state.piece(header.drop_last())), *events])
-        first, pieces = header.next, [pack_events(some) for some in _cut(events)]
+        first, pieces = header.next, [pack_events(some) for some in in_pieces(events)]
         for number, data in enumerate(pieces, first):
             self.state.put(number, data)
         sizes = [len(data) for data in pieces]
@@ -485,17 +472,3 @@ class _Step(NamedTuple):
     leaving: int = 0
     in_order: bool = True
     is_rebuilt: bool = False
-
-
-def _cut(events: Sequence[Event]) -> Iterator[list[Event]]:
-    """Events in pieces of bounded size."""
-    some: list[Event] = []
-    size = 0
-    for event in events:
-        if some and size + len(memoryview(event.rows)) > _PIECE:
-            yield some
-            some, size = [], 0
-        some.append(event)
-        size += len(memoryview(event.rows))
-    if some:
-        yield some

@@ -19,9 +19,9 @@ from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.online.answers import PHASE_COLUMN, AnswerColumns
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.bucket_rule import hot_as_python
-from dovetail.joins.online.bucket_state import Lateness, lateness_of
 from dovetail.joins.online.graph import SIDES, JoinGraph
 from dovetail.joins.online.hot_keys import HotKey, hot_keys
+from dovetail.joins.online.lateness import Lateness, lateness_of
 from dovetail.joins.online.plan.available_now import end_when_done
 from dovetail.joins.online.plan.batch_task import join_buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets

@@ -15,8 +15,9 @@ from dovetail.engine.packing import CHUNK_BYTES, as_schema
 from dovetail.errors import DataError
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.bucket_rule import BucketRule, MultiBucketRule
-from dovetail.joins.online.bucket_state import Event, Lateness
+from dovetail.joins.online.events import Event
 from dovetail.joins.online.hot_keys import KeyCounter
+from dovetail.joins.online.lateness import Lateness
 from dovetail.joins.online.request import Terms
 from dovetail.spark.hosts.exchange import Exchange
 from dovetail.spark.hosts.stateful import Wakes
