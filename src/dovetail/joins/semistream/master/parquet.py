@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from dovetail.engine.device import Device
+from dovetail.engine.files import system_at
+from dovetail.engine.remote import S3Access
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, key_form
 from dovetail.joins.semistream.master.page_file.writer import plain_schema
@@ -68,12 +70,12 @@ def lay_out(dataset: ds.Dataset, schema: pa.Schema, key: tuple[str, ...], marks:
 def _check_columns(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> None:
     """A file without a column, or with another type, would be read as nulls: refuse it."""
     partitioned = set(ds.get_partition_keys(fragment.partition_expression))
-    for field in schema:
-        at = fragment.physical_schema.get_field_index(field.name)
-        if field.name not in partitioned and (at < 0 or fragment.physical_schema.field(at).type != field.type):
+    for one in schema:
+        at = fragment.physical_schema.get_field_index(one.name)
+        if one.name not in partitioned and (at < 0 or fragment.physical_schema.field(at).type != one.type):
             found = "no such column" if at < 0 else str(fragment.physical_schema.field(at).type)
             raise ConfigError(
-                f"{fragment.path}: column {field.name!r} is {field.type} in other files, here {found}; write the files "
+                f"{fragment.path}: column {one.name!r} is {one.type} in other files, here {found}; write the files "
                 f"with one schema."
             )
 
@@ -116,6 +118,7 @@ class ParquetSource(NoHistory):
 
     path: str
     key: tuple[str, ...]
+    access: S3Access | None = field(default=None, repr=False, compare=False)
 
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> ParquetSource:
         """The same files looked up by part of the key, with the index that their statistics of it make."""
@@ -142,7 +145,8 @@ class ParquetSource(NoHistory):
 
     def dataset(self) -> ds.Dataset:
         """The files there are now."""
-        system, path = fs.FileSystem.from_uri(self.path) if "://" in self.path else (fs.LocalFileSystem(), self.path)
+        plain = "://" in self.path and not self.path.startswith(("s3a:", "s3n:"))
+        system, path = fs.FileSystem.from_uri(self.path) if plain else system_at(self.path, self.access)
         found = ds.dataset(path, filesystem=system, format="parquet", partitioning="hive")
         if not found.files:
             raise ConfigError(f"{self} has no files; correct the path, or write the files first.")
@@ -192,12 +196,12 @@ class ParquetSource(NoHistory):
 def _check_collations(schema: pa.Schema, key: Sequence[str]) -> None:
     """`PlanError` for a key to which Spark, when it wrote the files, gave a collation: keys are compared as bytes."""
     described = (schema.metadata or {}).get(_SPARK_SCHEMA)
-    for field in json.loads(described)["fields"] if described else []:
-        collation = (field.get("metadata") or {}).get("__COLLATIONS", {}).get(field["name"])
-        if collation is not None and field["name"] in key:
+    for one in json.loads(described)["fields"] if described else []:
+        collation = (one.get("metadata") or {}).get("__COLLATIONS", {}).get(one["name"])
+        if collation is not None and one["name"] in key:
             raise PlanError(
-                f"key: column {field['name']!r} has the collation {collation}, and keys of master data are compared by "
-                f"their bytes; write the files with F.col({field['name']!r}).cast('string').",
+                f"key: column {one['name']!r} has the collation {collation}, and keys of master data are compared by "
+                f"their bytes; write the files with F.col({one['name']!r}).cast('string').",
                 argument="key",
             )
 

@@ -5,6 +5,7 @@ Files are immutable, so that a footer is read once in a process however many ver
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -15,9 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dovetail.engine.kernels.arrays import Bool
+from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.remote import overlapped
-from dovetail.errors import ConfigError
+from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.row_groups import (
     Layout,
@@ -32,8 +33,55 @@ Open = Callable[[str], Any]
 """Opens a file as Arrow reads it."""
 Match = Callable[[pa.Schema], Sequence[str | None]]
 """For each column of the table, its name in a file of this schema; None where the file does not have it."""
+_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 _KEPT = 4  # layouts of versions that this process caches
 _layouts: dict[tuple[object, ...], DataFiles] = {}
+
+
+class TableHistory:
+    """A source whose versions are those of a table, which others write and clean up."""
+
+    keeps_versions = True
+
+    def changed(self, old: str, new: str) -> I64 | None:
+        """Not known."""
+        return None
+
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
+        """Refused: the table removes its old versions."""
+        raise UnsupportedError(f"{self} has its own old versions; remove them with VACUUM or expire_snapshots.")
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """A version as its pages name it, with errors that say what became of it."""
+
+    source: str
+    key: tuple[str, ...]
+    version: str
+    remedy: str
+
+    @contextmanager
+    def errors(self) -> Iterator[None]:
+        """Errors of the file system and of the files become `ConfigError`."""
+        try:
+            yield
+        except FileNotFoundError as error:
+            raise ConfigError(
+                f"{self.source}: version {self.version} is gone, its file {error.filename} was removed; {self.remedy}, "
+                f"or start the query from the current version."
+            ) from error
+        except (OSError, pa.ArrowException) as error:
+            reason = without_keys(error.strerror if isinstance(error, OSError) and error.strerror else str(error))
+            raise ConfigError(f"cannot read {self.source}: {reason}; check permissions and the file.") from error
+
+    def __str__(self) -> str:
+        return self.source
+
+
+def without_keys(text: str) -> str:
+    """The text without what stands in front of a host: user and password."""
+    return _CREDENTIALS.sub("//", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +120,7 @@ class DataFiles:
 
     files: tuple[DataFile, ...]
     schema: pa.Schema
-    open: Open
+    opener: Open
     layout: Layout
 
     def fetch(self, groups: Sequence[RowGroup]) -> pa.Table:
@@ -81,17 +129,18 @@ class DataFiles:
         return pa.concat_tables(run() for run in runs)
 
     def _fetched(self, file: DataFile, numbers: list[int]) -> pa.Table:
-        return _read(self.open, file, numbers, self.schema, range(len(self.schema)))
+        return _read(self.opener, file, numbers, self.schema, range(len(self.schema)))
 
 
 def opened(
     name: tuple[object, ...], listed: Callable[[], Sequence[Listed]], schema: pa.Schema, key: tuple[str, ...],
-    match: Match, open: Open,  # noqa: A002  (what it does)
+    match: Match, opener: Open,
 ) -> DataFiles:  # fmt: skip
-    """The files of the version of this name, in pages; found once in this process."""
+    """The files of a version, in pages; found once in this process. The name begins with that of the table."""
     if name not in _layouts:
-        known = {file.listed.path: file.footer for files in _layouts.values() for file in files.files}
-        found = _laid_out(listed(), known, schema, key, match, open)
+        others = [files for other, files in _layouts.items() if other[0] == name[0]]
+        known = {file.listed.path: file.footer for files in others for file in files.files}
+        found = _laid_out(listed(), known, schema, key, match, opener)
         while len(_layouts) >= _KEPT:
             _layouts.pop(next(iter(_layouts)))
         _layouts[name] = found
@@ -100,22 +149,22 @@ def opened(
 
 def _laid_out(
     listed: Sequence[Listed], known: Mapping[str, pq.FileMetaData], schema: pa.Schema, key: tuple[str, ...],
-    match: Match, open: Open,  # noqa: A002  (what it does)
+    match: Match, opener: Open,
 ) -> DataFiles:  # fmt: skip
     new = [file.path for file in listed if file.path not in known]
-    footers = {**known, **dict(zip(new, overlapped([partial(_footer, open, path) for path in new]), strict=True))}
+    footers = {**known, **dict(zip(new, overlapped([partial(_footer, opener, path) for path in new]), strict=True))}
     files, groups = list[DataFile](), list[RowGroup]()
     for number, one in enumerate(listed):
         footer = footers[one.path]
         with naming(one.path):
             file = DataFile(one, footer, _matched(one, footer.schema.to_arrow_schema(), schema, match))
-            groups += _groups(number, file, schema, key, open)
+            groups += _groups(number, file, schema, key, opener)
         files.append(file)
-    return DataFiles(tuple(files), schema, open, laid_out(groups, schema, key))
+    return DataFiles(tuple(files), schema, opener, laid_out(groups, schema, key))
 
 
-def _footer(open: Open, path: str) -> pq.FileMetaData:  # noqa: A002  (what it does)
-    with naming(path), open(path) as source:
+def _footer(opener: Open, path: str) -> pq.FileMetaData:
+    with naming(path), opener(path) as source:
         return pq.read_metadata(source)
 
 
@@ -132,10 +181,10 @@ def naming(path: str) -> Iterator[None]:
 
 def _matched(listed: Listed, found: pa.Schema, schema: pa.Schema, match: Match) -> tuple[str | None, ...]:
     """The names of the table's columns in a file; types that cannot have become those of the table are refused."""
-    names = [None if f.name in listed.constants else name for f, name in zip(schema, match(found), strict=True)]
+    names = match(found)
     for column, name in zip(schema, names, strict=True):
         kind = column.type if name is None else found.field(name).type
-        if not _widens(kind, column.type):
+        if not widens(kind, column.type):
             raise ConfigError(
                 f"{listed.path}: column {column.name!r} is {kind} in this file, and {column.type} in the table; write "
                 f"the file again with the table's schema (OPTIMIZE, or rewrite_data_files)."
@@ -143,7 +192,7 @@ def _matched(listed: Listed, found: pa.Schema, schema: pa.Schema, match: Match) 
     return tuple(names)
 
 
-def _widens(old: pa.DataType, new: pa.DataType) -> bool:
+def widens(old: pa.DataType, new: pa.DataType) -> bool:
     """Whether values of one type are values of the other, which it may have become by schema evolution."""
     types = pa.types
     old, new = _storage(old), _storage(new)
@@ -164,7 +213,7 @@ def _same_shape(old: pa.DataType, new: pa.DataType) -> bool:
         return False
     fields = [(old.field(at), new.field(at)) for at in range(old.num_fields)]
     named = not pa.types.is_struct(new) or all(a.name == b.name for a, b in fields)
-    return named and all(_widens(a.type, b.type) for a, b in fields)
+    return named and all(widens(a.type, b.type) for a, b in fields)
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -186,7 +235,7 @@ def _storage(kind: pa.DataType) -> pa.DataType:
     return kind.storage_type if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def _groups(number: int, file: DataFile, schema: pa.Schema, key: tuple[str, ...], open: Open) -> list[RowGroup]:  # noqa: A002  (what it does)
+def _groups(number: int, file: DataFile, schema: pa.Schema, key: tuple[str, ...], opener: Open) -> list[RowGroup]:
     """The row groups of a file that have rows."""
     footer, found = file.footer, list[RowGroup]()
     places = {footer.schema.column(at).path: at for at in range(footer.num_columns)}
@@ -194,7 +243,7 @@ def _groups(number: int, file: DataFile, schema: pa.Schema, key: tuple[str, ...]
         group = footer.row_group(at)
         kept = file.kept([at])
         total = group.num_rows if kept is None else int(kept.sum())
-        rows = _keyed(file, at, total, schema, key, open, places)
+        rows = _keyed(file, at, total, schema, key, opener, places)
         low, high = _range(file, group, schema.get_field_index(key[0]), schema, places)
         nbytes = sum(group.column(column).total_compressed_size for column in range(footer.num_columns))
         if total:
@@ -203,7 +252,7 @@ def _groups(number: int, file: DataFile, schema: pa.Schema, key: tuple[str, ...]
 
 
 def _keyed(
-    file: DataFile, at: int, total: int, schema: pa.Schema, key: tuple[str, ...], open: Open,  # noqa: A002  (what it does)
+    file: DataFile, at: int, total: int, schema: pa.Schema, key: tuple[str, ...], opener: Open,
     places: Mapping[str, int],
 ) -> int:  # fmt: skip
     """Rows of a row group that have a key and are not deleted: by the footer if that tells, else by reading the key."""
@@ -216,7 +265,7 @@ def _keyed(
     known = known_keyed(group.num_rows, statistics)
     if known is not None and (known == group.num_rows or total == group.num_rows):
         return min(known, total)
-    keys = _read(open, file, [at], schema, indexes)
+    keys = _read(opener, file, [at], schema, indexes)
     return int(key_form(schema, key).normal([keys.column(name) for name in key])[1].sum())
 
 
@@ -236,11 +285,11 @@ def _range(
     return low, high
 
 
-def _read(open: Open, file: DataFile, numbers: list[int], schema: pa.Schema, wanted: Sequence[int]) -> pa.Table:  # noqa: A002  (what it does)
+def _read(opener: Open, file: DataFile, numbers: list[int], schema: pa.Schema, wanted: Sequence[int]) -> pa.Table:
     """Columns of row groups without rows that were deleted, in the table's types."""
     names = [file.names[at] for at in wanted]
     stored = [name for name in dict.fromkeys(names) if name is not None]
-    with naming(file.listed.path), open(file.listed.path) as source:
+    with naming(file.listed.path), opener(file.listed.path) as source:
         reader = pq.ParquetFile(source, metadata=file.footer, coerce_int96_timestamp_unit="us")
         rows = reader.read_row_groups(numbers, columns=stored, use_threads=False)
         n_rows = sum(file.footer.row_group(at).num_rows for at in numbers)
