@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sqlite3
+import threading
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from adbc_driver_postgresql import dbapi
+from deltalake import DeltaTable, WriterProperties, write_deltalake
 from pyarrow import parquet
+from pyiceberg.catalog import load_catalog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.semistream.frame.cases import Ledger, bag, drop_file, file_stream, page_store, rows_of
@@ -164,3 +168,91 @@ def test_watermarks_pass_through(spark: SparkSession, tmp_path: Path) -> None:
     counts = out.groupBy(F.window("at", "10 minutes"), "word").count().select("count")
     run(counts, tmp_path)
     assert bag(spark.read.parquet(str(tmp_path / "out"))) == {(30,): 2}
+
+
+def delta_at(place: Path, word: str) -> MasterStore:
+    table = pa.table({"k": list(range(40)), "word": [word] * 40})
+    if (place / "d").exists():
+        columns = {"k": "s.k", "word": "s.word"}
+        merge = DeltaTable(place / "d").merge(table, "t.k = s.k", source_alias="s", target_alias="t")
+        merge.when_matched_update(columns).when_not_matched_insert(columns).execute()
+    else:
+        properties = WriterProperties(max_row_group_size=10)
+        write_deltalake(place / "d", table, writer_properties=properties)
+    return MasterStore.delta(place / "d", "k")
+
+
+def iceberg_at(place: Path, word: str) -> MasterStore:
+    table = pa.table({"k": list(range(40)), "word": [word] * 40})
+    catalog = load_catalog("house", type="sql", uri=f"sqlite:///{place}/c.db", warehouse=f"file://{place}/house")
+    catalog.create_namespace_if_not_exists("db")
+    catalog.create_table_if_not_exists("db.t", table.schema).overwrite(table)
+    return MasterStore.iceberg(catalog, "db.t", "k")
+
+
+@pytest.mark.parametrize("mode", ["per_batch", "carry"])
+@pytest.mark.parametrize("store_at", [delta_at, iceberg_at])
+def test_tables_of_a_lake_repeat_the_version_of_a_micro_batch(
+    spark: SparkSession, tmp_path: Path, store_at: Any, mode: str
+) -> None:
+    """Each micro-batch takes the version of its time, and one that runs again that of its first run."""
+    ledger = Ledger()
+    for number, word in enumerate(["first", "second", "third"]):
+        store = store_at(tmp_path, word)
+        drop_file(tmp_path / "in", numbers(100 * number), number)
+        out = enrich(
+            file_stream(spark, tmp_path / "in"), store, on="k", memory="1MB", mode=mode,
+            versions=str(tmp_path / "versions"),
+        )  # fmt: skip
+        if number == 2:  # the second micro-batch was not committed: it runs again, from its own version
+            for name in ("1", ".1.crc"):
+                (tmp_path / "checkpoint" / "commits" / name).unlink(missing_ok=True)
+        writer = out.writeStream.foreachBatch(ledger).option("checkpointLocation", str(tmp_path / "checkpoint"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+    words = {n: set(table["word"].to_pylist()) for n, table in ledger.kept.items()}
+    assert words[1] == {"second"}
+    assert {row["id"] // 100: row["word"] for table in ledger.kept.values() for row in table.to_pylist()} == {
+        0: "first", 1: "second", 2: "third",
+    }  # fmt: skip
+    assert sum(table.num_rows for table in ledger.kept.values()) == 90
+
+
+@pytest.mark.parametrize("store_at", [delta_at, iceberg_at])
+def test_tables_of_a_lake_answer_as_spark_joins(spark: SparkSession, tmp_path: Path, store_at: Any) -> None:
+    store_at(tmp_path, "first")
+    store = store_at(tmp_path, "second")
+    stream = spark.createDataFrame(numbers(0, 300).to_pylist(), "id long, k long")
+    for algorithm in ("auto", "inlj", "meshjoin", "hybridjoin", "cachejoin"):
+        found = enrich(stream, store, on="k", how="left", algorithm=algorithm, memory="1MB")
+        assert bag(found.select("id", "word")) == Counter((n, "second") for n in range(300)), algorithm
+
+
+def test_a_busy_server_does_not_break_a_stream(spark: SparkSession, tmp_path: Path, postgres: Server) -> None:
+    """Its version changes all the time: what is logged is what is open."""
+    postgres.execute("DROP TABLE IF EXISTS busy", "CREATE TABLE busy (k int8 PRIMARY KEY, stamp int8)")
+    postgres.execute("INSERT INTO busy SELECT i, 0 FROM generate_series(0, 39) i")
+    store, done = MasterStore.postgres(postgres.url, "busy", "k"), threading.Event()
+
+    def write() -> None:
+        with dbapi.connect(postgres.url, autocommit=True) as connection, connection.cursor() as cursor:
+            stamp = 0
+            while not done.is_set():
+                stamp += 1
+                cursor.execute(f"UPDATE busy SET stamp = {stamp}")
+
+    writers = [threading.Thread(target=write) for _ in range(2)]
+    for writer in writers:
+        writer.start()
+    try:
+        for number in range(3):
+            drop_file(tmp_path / "in", numbers(100 * number), number)
+            frame = file_stream(spark, tmp_path / "in").repartition(4)
+            out = enrich(frame, store, on="k", memory="1MB", versions=str(tmp_path / "versions"))
+            query = run(out, tmp_path)
+    finally:
+        done.set()
+        for writer in writers:
+            writer.join()
+    assert spark.read.parquet(str(tmp_path / "out")).count() == 90
+    log = log_of(store, str(tmp_path / "versions"))
+    assert len(set(log.batches(str(query.id)).values())) == 3
