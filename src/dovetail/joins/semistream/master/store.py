@@ -17,6 +17,7 @@ from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.master.lake.delta import delta_source
 from dovetail.joins.semistream.master.lake.iceberg import catalog_of, iceberg_source
+from dovetail.joins.semistream.master.mysql.source import mysql_source
 from dovetail.joins.semistream.master.null_page import with_nulls
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.pages import Order, Pages, ranges_of
@@ -71,8 +72,8 @@ class MasterStore:
     """Master data that a stream is joined with: where it is, its columns, its key.
 
     A value: it holds no file and no connection, can be pickled, and is opened where it is read. Make one with `open`,
-    `build`, `parquet`, `delta`, `iceberg`, `sqlite` or `postgres`. Data that cannot be reached, is damaged, or has
-    other columns than when the store was named is a `ConfigError`, never a missing row; the next attempt opens the
+    `build`, `parquet`, `delta`, `iceberg`, `sqlite`, `postgres` or `mysql`. Data that cannot be reached, is
+    damaged, or has other columns than when the store was named is a `ConfigError`, never a missing row; the next attempt opens the
     store again.
 
     >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
@@ -218,6 +219,24 @@ class MasterStore:
         value changes when the table does. Each opened version is one snapshot. Old versions cannot be read again.
         """
         return _named(postgres_source(uri, table, key, page, marker))
+
+    @staticmethod
+    def mysql(
+        uri: str,
+        table: str,
+        key: str | Sequence[str],
+        *,
+        page: int | str = DEFAULT_RANGE,
+        marker: str | None = None,
+    ) -> MasterStore:
+        """An InnoDB table, or view, of a MySQL or MariaDB server; needs `dovetail[mysql]`, otherwise as `postgres`.
+
+        Have an index on the key: joins ask for many keys in one statement. Text keys are compared by their bytes,
+        whatever the column's collation. The version moves with every transaction that writes anywhere in the server,
+        and with its housekeeping, unless `marker` is a query of your own whose single value changes when the table
+        does. Each opened version is one consistent snapshot. Old versions cannot be read again.
+        """
+        return _named(mysql_source(uri, table, key, page, marker))
 
     def apply_changes(
         self,
