@@ -186,7 +186,8 @@ def iceberg_at(place: Path, word: str) -> MasterStore:
     table = pa.table({"k": list(range(40)), "word": [word] * 40})
     catalog = load_catalog("house", type="sql", uri=f"sqlite:///{place}/c.db", warehouse=f"file://{place}/house")
     catalog.create_namespace_if_not_exists("db")
-    catalog.create_table_if_not_exists("db.t", table.schema).overwrite(table)
+    made = catalog.create_table_if_not_exists("db.t", table.schema)
+    (made.overwrite if made.current_snapshot() else made.append)(table)
     return MasterStore.iceberg(catalog, "db.t", "k")
 
 

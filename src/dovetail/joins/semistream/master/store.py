@@ -24,6 +24,7 @@ from dovetail.joins.semistream.master.pages import Order, Pages, ranges_of
 from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.postgres.source import postgres_source
 from dovetail.joins.semistream.master.ranges import DEFAULT_RANGE
+from dovetail.joins.semistream.master.redis import redis_source
 from dovetail.joins.semistream.master.sqlite import sqlite_source
 from dovetail.joins.semistream.within import Closed
 
@@ -72,9 +73,9 @@ class MasterStore:
     """Master data that a stream is joined with: where it is, its columns, its key.
 
     A value: it holds no file and no connection, can be pickled, and is opened where it is read. Make one with `open`,
-    `build`, `parquet`, `delta`, `iceberg`, `sqlite`, `postgres` or `mysql`. Data that cannot be reached, is
-    damaged, or has other columns than when the store was named is a `ConfigError`, never a missing row; the next attempt opens the
-    store again.
+    `build`, `table`, `parquet`, `delta`, `iceberg`, `sqlite`, `postgres`, `mysql` or `redis`. Data that cannot be
+    reached, is damaged, or has other columns than when the store was named is a `ConfigError`, never a missing row;
+    the next attempt opens the store again.
 
     >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
     >>> dovetail.MasterStore.build(products, f"{place}/products.pages", key="product", unique=True).key
@@ -237,6 +238,27 @@ class MasterStore:
         does. Each opened version is one consistent snapshot. Old versions cannot be read again.
         """
         return _named(mysql_source(uri, table, key, page, marker))
+
+    @staticmethod
+    def redis(
+        uri: str,
+        prefix: str,
+        key: str | Sequence[str],
+        *,
+        schema: pa.Schema,
+        separator: str = ":",
+        page: int | str = DEFAULT_RANGE,
+        marker: str | None = None,
+    ) -> MasterStore:
+        """Hashes of a Redis server, a row each, whose names are `prefix` and the key; needs `dovetail[redis]`.
+
+        Several key columns stand in the name with `separator` between them. `schema` names key columns, whole numbers
+        or text, and fields with their types; values are texts, and a missing field is null. Joins ask for a thousand
+        rows in one request. Every worker holds a list of all keys, which is made again when the server was written, or
+        when the value of the name `marker` has changed. Redis has no versions: a row is as it is when it is read, and
+        a micro-batch that runs again may give others.
+        """
+        return _named(redis_source(uri, prefix, key, schema, separator, page, marker))
 
     def apply_changes(
         self,

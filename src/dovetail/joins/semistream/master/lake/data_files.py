@@ -206,6 +206,17 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
     return old == new or any(kind(old) and kind(new) for kind in alike)
 
 
+def fits(old: pa.DataType, new: pa.DataType) -> bool:
+    """Whether every value of one type is a value of the other."""
+    types = pa.types
+    for kind in (types.is_integer, types.is_floating):
+        if kind(old) and kind(new):
+            return bool(old.bit_width <= new.bit_width)
+    if types.is_decimal(old) and types.is_decimal(new):
+        return bool(old.scale <= new.scale and old.precision - old.scale <= new.precision - new.scale)
+    return widens(old, new)
+
+
 def _same_shape(old: pa.DataType, new: pa.DataType) -> bool:
     """Whether nested types have the same names in the same order, with values that widen."""
     kinds = (pa.types.is_struct, pa.types.is_map, is_list)

@@ -23,8 +23,8 @@ from dovetail.joins.semistream.master.lake.data_files import (
     Listed,
     TableHistory,
     TableVersion,
+    fits,
     opened,
-    widens,
     without_keys,
 )
 from dovetail.joins.semistream.master.row_groups import RowGroupPages
@@ -113,7 +113,7 @@ class DeltaSource(TableHistory):
         for planned, column in zip(self.schema, found, strict=True):
             if column is None and table.version() >= self.named_at:
                 raise self._other(planned, "no such column", table)
-            if column is not None and not widens(column.type, planned.type):
+            if column is not None and not fits(column.type, planned.type):
                 raise self._other(planned, str(column.type), table)
         return found
 

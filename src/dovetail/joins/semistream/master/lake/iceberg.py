@@ -24,12 +24,12 @@ from dovetail.joins.semistream.master.lake.data_files import (
     Listed,
     TableHistory,
     TableVersion,
+    fits,
     is_bytes,
     is_list,
     is_text,
     naming,
     opened,
-    widens,
 )
 from dovetail.joins.semistream.master.row_groups import RowGroupPages
 
@@ -117,7 +117,7 @@ class IcebergSource(TableHistory):
         types = dict(zip((one.field_id for one in now.fields), arrow_schema(now).types, strict=True))
         for column, one in zip(self.schema, planned.fields, strict=True):
             missing = one.field_id not in known and now.schema_id >= planned.schema_id
-            if missing or (one.field_id in known and not widens(types[one.field_id], column.type)):
+            if missing or (one.field_id in known and not fits(types[one.field_id], column.type)):
                 found = "no such column" if missing else str(types[one.field_id])
                 raise ConfigError(
                     f"{self} has changed: column {column.name!r} is {column.type} in this query, and version "
@@ -180,10 +180,16 @@ def load(catalog: str | None, properties: Properties, table: str) -> Table:
     except ImportError as error:
         raise ConfigError("Iceberg tables need the package pyiceberg: pip install 'dovetail[iceberg]'.") from error
     what = f"Iceberg table {table}"
-    with errors(what, properties):
-        if catalog is None:
-            return StaticTable.from_metadata(table.rstrip("/"), dict(properties))
-        return _catalog(os.getpid(), catalog, properties).load_table(table)
+    try:
+        with errors(what, properties):
+            if catalog is None:
+                return StaticTable.from_metadata(table.rstrip("/"), dict(properties))
+            return _catalog(os.getpid(), catalog, properties).load_table(table)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"cannot read {what}: {error.filename or error}: there is no such file; give the table's directory, which "
+            f"has metadata/version-hint.text, or one of its metadata files."
+        ) from error
 
 
 @lru_cache(maxsize=8)
