@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,12 @@ from pyiceberg.catalog import load_catalog
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.semistream.frame.cases import Ledger, bag, drop_file, file_stream, page_store, rows_of
+from tests.semistream.master.debian_servers import MariaDb, Redis
 from tests.semistream.master.server import Server
 
 from dovetail import MasterStore, enrich
-from dovetail.errors import UnsupportedError
+from dovetail.errors import ConfigError, UnsupportedError
+from dovetail.joins.semistream.plan.tables import Described, described_store
 from dovetail.joins.semistream.versions import VersionLog, log_of
 
 if TYPE_CHECKING:
@@ -246,6 +249,24 @@ def test_tables_of_a_lake_answer_as_spark_joins(spark: SparkSession, tmp_path: P
         assert bag(found.select("id", "word")) == Counter((n, "second") for n in range(300)), algorithm
 
 
+@pytest.fixture
+def postgres() -> Iterator[Server]:
+    with Server() as server:
+        yield server
+
+
+@pytest.fixture
+def mariadb() -> Iterator[MariaDb]:
+    with MariaDb() as server:
+        yield server
+
+
+@pytest.fixture
+def redis_server() -> Iterator[Redis]:
+    with Redis() as server:
+        yield server
+
+
 def test_a_busy_server_does_not_break_a_stream(spark: SparkSession, tmp_path: Path, postgres: Server) -> None:
     """Its version changes all the time: what is logged is what is open."""
     postgres.execute("DROP TABLE IF EXISTS busy", "CREATE TABLE busy (k int8 PRIMARY KEY, stamp int8)")
@@ -275,3 +296,69 @@ def test_a_busy_server_does_not_break_a_stream(spark: SparkSession, tmp_path: Pa
     assert spark.read.parquet(str(tmp_path / "out")).count() == 90
     log = log_of(store, str(tmp_path / "versions"))
     assert len(set(log.batches(str(query.id)).values())) == 3
+
+
+def test_spark_tables_by_name(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.createDataFrame([(k, k % 3, f"w{k}") for k in range(30)], "k long, part int, word string")
+    rows.orderBy("k").coalesce(1).write.option("path", str(tmp_path / "p")).saveAsTable("by_name", format="parquet")
+    stream = spark.createDataFrame([(1, 7), (2, 99)], "id long, k long")
+    try:
+        store = MasterStore.table("by_name", key="k", spark=spark)
+        assert bag(enrich(stream, store, on="k", memory="1MB")) == Counter([(1, 7, 1, "w7")])
+        pq = tmp_path / "p" / "more.parquet"
+        parquet.write_table(rows.toArrow(), pq)
+        with pytest.raises(UnsupportedError, match=r"1 files in the catalog and 2 at|column"):
+            MasterStore.table("by_name", key="k")
+        rows.write.option("path", str(tmp_path / "c")).saveAsTable("as_text", format="csv")
+        with pytest.raises(UnsupportedError, match=r"provider 'csv'; delta, iceberg and parquet tables"):
+            MasterStore.table("as_text", key="k")
+        with pytest.raises(ConfigError, match=r"does not describe the table shop\.nothing"):
+            MasterStore.table("shop.nothing", key="k")
+    finally:
+        spark.sql("DROP TABLE IF EXISTS by_name")
+        spark.sql("DROP TABLE IF EXISTS as_text")
+
+
+def test_tables_of_other_providers_as_their_catalogs_describe_them(spark: SparkSession, tmp_path: Path) -> None:
+    delta_at(tmp_path, "first")
+    iceberg_at(tmp_path, "first")
+    details = [("k", "bigint"), ("", ""), ("# Detailed Table Information", ""), ("Type", "MANAGED")]
+    found = Described.of("db.d", [*details, ("Provider", "delta"), ("Location", f"file:{tmp_path}/d")])
+    assert "Delta table" in described_store(found, "k", spark).explain()
+    house = f"{tmp_path}/house/db/t"
+    found = Described.of("db.t", [*details, ("Provider", "iceberg"), ("Location", house)])
+    with pytest.raises(UnsupportedError, match=r"name that catalog as pyiceberg does: MasterStore.iceberg"):
+        described_store(found, "k", spark)
+    newest = max(Path(house, "metadata").glob("*.metadata.json"), key=lambda file: file.name)
+    Path(house, "metadata", "version-hint.text").write_text(newest.name)
+    assert "Iceberg table" in described_store(found, "k", spark).explain()
+    with pytest.raises(UnsupportedError, match="is a view"):
+        Described.of("v", [("Type", "VIEW")])
+
+
+def test_redis_and_mysql_answer_streams_and_refuse_carry(
+    spark: SparkSession, tmp_path: Path, mariadb: MariaDb, redis_server: Redis
+) -> None:
+    """A restart finds other rows; each micro-batch takes what is there."""
+    mariadb.execute("DROP TABLE IF EXISTS words", "CREATE TABLE words (k bigint PRIMARY KEY, word varchar(20))")
+    schema = pa.schema([("k", pa.int64()), ("word", pa.string())])
+    for number, word in enumerate(["first", "second"]):
+        mariadb.execute(f"REPLACE INTO words SELECT seq, '{word}' FROM seq_0_to_39")
+        with redis_server.connect() as client:
+            for k in range(40):
+                client.hset(f"word:{k}", "word", word)
+        stores = [
+            MasterStore.mysql(mariadb.url, "words", "k"),
+            MasterStore.redis(redis_server.url, "word:", "k", schema=schema),
+        ]
+        drop_file(tmp_path / "in", numbers(100 * number), number)
+        for at, store in enumerate(stores):
+            stream = file_stream(spark, tmp_path / "in")
+            out = enrich(stream, store, on="k", memory="1MB", versions=str(tmp_path / "versions"))
+            (tmp_path / str(at)).mkdir(exist_ok=True)
+            run(out, tmp_path / str(at))
+            with pytest.raises(UnsupportedError, match=r"mode='carry' needs master data that keeps old versions"):
+                enrich(stream, store, on="k", memory="1MB", mode="carry")
+    for at in range(2):
+        found = spark.read.parquet(str(tmp_path / str(at) / "out")).toArrow().to_pylist()
+        assert Counter((row["id"] // 100, row["word"]) for row in found) == {(0, "first"): 30, (1, "second"): 30}

@@ -29,7 +29,7 @@ from dovetail.joins.semistream.master.sqlite import sqlite_source
 from dovetail.joins.semistream.within import Closed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from dovetail.joins.semistream.plan.changes import Operation
@@ -152,12 +152,29 @@ class MasterStore:
         return MasterStore.open(path)
 
     @staticmethod
+    def table(name: str, key: str | Sequence[str], *, spark: SparkSession | None = None) -> MasterStore:
+        """A Spark table by its name, where the catalog says that it is a Delta, Iceberg or Parquet table.
+
+        It is then read in place, as `delta`, `iceberg` or `parquet` do, not through Spark. `spark` is the session whose
+        catalog is asked, by default the active one.
+
+        >>> _ = spark.sql("CREATE TABLE IF NOT EXISTS colours USING parquet AS SELECT 1 AS id, 'red' AS name")
+        >>> dovetail.MasterStore.table("colours", key="id").columns
+        ['id', 'name']
+        >>> _ = spark.sql("DROP TABLE colours")
+        """
+        from dovetail.joins.semistream.plan.tables import table_store
+
+        return table_store(name, key, spark)
+
+    @staticmethod
     def parquet(path: str | Path, key: str | Sequence[str]) -> MasterStore:
-        """A Parquet file or directory, local or at a URI that Arrow knows (s3://, gs://, hdfs://), hive partitions too.
+        """A Parquet file or directory, hive partitions too, local, at s3a:// or hdfs://, or a URI that Arrow knows.
 
         Pages are row groups; write them small, sorted by key. Their statistics of the first key column are the index,
-        if their ranges do not overlap; row groups that share a key become one page. Otherwise only joins that read
-        everything in turn work, and `explain` says why. Old versions cannot be read again.
+        if their ranges overlap little; row groups that share a key become one page. Otherwise only joins that read
+        everything in turn work, and `explain` says why. Credentials of s3a:// are those of the running session. Old
+        versions cannot be read again.
         """
         place, access = _address(path)
         return _named(ParquetSource(place, (key,) if isinstance(key, str) else tuple(key), access))
@@ -293,7 +310,8 @@ class MasterStore:
                 -U is ignored), and insert, update, delete.
             history: Columns of the store for the first time and the end of validity. A change then ends the row of its
                 key that is valid at the first `sequence` column, and begins another; a deletion only ends it. Such a
-                store answers `enrich(..., at=...)` by the row that was valid at the time of a stream row.
+                store answers `enrich(..., at=...)` by the row that was valid at the time of a stream row. Periods of a
+                changed key that overlap, or have no end where another begins, end where the next one begins.
             keep: How many versions stay. Those that a stream may replay stay, too, if its version log is in the store.
             takeover: The id of a query that applied changes to this store before, to go on in its place.
             trigger: Arguments of `DataStreamWriter.trigger`: {"processingTime": "10 seconds"}, {"availableNow": True}.

@@ -4,5 +4,6 @@
 * `condition`: the ON condition. `owners`: rows exchanged so that each task reads only its own slice of the master data.
 * `task`: the input of a task, and the session that answers its rows. `attempt`: the version that it reads.
   `carry`: mode "carry", in which rows wait between micro-batches, for the stateful host.
-* `build`, `build_ranges`: page files written by Spark. `changes`: page files kept up to date by changes.
+* `tables`: stores of Spark tables. `build`, `build_ranges`: page files written by Spark. `changes`: page files kept
+  up to date by changes.
 """
