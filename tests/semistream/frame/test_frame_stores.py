@@ -22,7 +22,7 @@ from tests.semistream.master.debian_servers import MariaDb, Redis
 from tests.semistream.master.server import Server
 
 from dovetail import MasterStore, enrich
-from dovetail.errors import ConfigError, UnsupportedError
+from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.plan.tables import Described, described_store
 from dovetail.joins.semistream.versions import VersionLog, log_of
 
@@ -237,6 +237,41 @@ def test_rows_wait_for_tables_of_a_lake(spark: SparkSession, tmp_path: Path, sto
     found = spark.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
     assert sorted(row["id"] for row in found) == [*range(30), *range(100, 130)]
     assert {(row["id"] // 100, row["word"]) for row in found} == {(0, "first"), (1, "second")}
+
+
+def test_a_table_that_loses_its_index_is_read_on(spark: SparkSession, tmp_path: Path) -> None:
+    """Another algorithm is chosen, unless one is named that needs the index."""
+    write_deltalake(tmp_path / "d", pa.table({"k": list(range(40)), "word": ["first"] * 40}))
+    store, found = MasterStore.delta(tmp_path / "d", "k"), Counter[tuple[Any, ...]]()
+
+    def keep(frame: DataFrame, number: int) -> None:
+        found.update(rows_of(frame.select("id", "word").toArrow()))
+        if number == 0:  # while the query runs
+            for part in range(8):
+                table = pa.table({"k": [(7 * n + part) % 40 for n in range(5)], "word": [f"more {part}"] * 5})
+                write_deltalake(tmp_path / "d", table, mode="overwrite" if part == 0 else "append")
+            for part in range(8, 16):
+                write_deltalake(tmp_path / "d", pa.table({"k": [0, 39], "word": [f"x {part}"] * 2}), mode="append")
+
+    for number in range(2):
+        drop_file(tmp_path / "in", numbers(100 * number), number)
+
+    def start(**more: Any) -> None:
+        stream = file_stream(spark, tmp_path / "in")
+        out = enrich(stream, store, on="k", how="left", memory="1MB", versions=str(tmp_path / "versions"), **more)
+        place = str(tmp_path / f"checkpoint {len(more)}")
+        writer = out.writeStream.foreachBatch(keep).option("checkpointLocation", place)
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    start()
+    assert not store.at().indexed
+    rows = {row["k"]: row["word"] for row in pa.table(store.at().read(0, len(store.at().starts) - 1)).to_pylist()}
+    assert {i for i, _ in found} == {*range(30), *range(100, 130)}
+    assert {word for i, word in found if i < 100} == {"first"}
+    assert {word is not None for i, word in found if i >= 100} >= {True}
+    assert all((word is not None) == ((i - 100) % 35 in rows) for i, word in found if i >= 100)
+    with pytest.raises(PlanError, match="looks keys up, but the store has no index"):
+        start(algorithm="cachejoin")
 
 
 @pytest.mark.parametrize("store_at", [delta_at, iceberg_at])

@@ -104,7 +104,7 @@ class MariaDb(Process):
     def command(self) -> list[str]:
         options = [
             "--no-defaults", f"--datadir={self.home}/data", f"--port={self.port}", "--bind-address=127.0.0.1",
-            f"--socket={self.home}/socket", f"--pid-file={self.home}/pid", "--innodb-flush-log-at-trx-commit=0",
+            f"--socket={self.home}/socket", f"--pid-file={self.home}/pid", "--innodb-flush-log-at-trx-commit=2",
             "--innodb-buffer-pool-size=32M", "--skip-name-resolve", "--character-set-server=utf8mb4", *self._user(),
         ]  # fmt: skip
         if not (self.home / "begun").exists():

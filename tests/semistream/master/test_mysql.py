@@ -198,13 +198,13 @@ def test_a_reader_sees_one_version_while_others_write(mariadb: MariaDb, store: M
     thread = threading.Thread(target=write)
     thread.start()
     try:
-        seen = set()
-        for _ in range(5):
+        seen: dict[str, set[int]] = {}
+        for _ in range(8):
             with closing(store.at()) as pages:
                 stamps = {s for page in range(len(pages.starts) - 1) for s in pages.read(page, 1)["stamp"].to_pylist()}
                 assert len(stamps) == 1
-                seen.add(pages.version)
-        assert len(seen) == 5
+                assert seen.setdefault(pages.version, stamps) == stamps, "one version, one state of the table"
+        assert len(seen) > 1
     finally:
         done.set()
         thread.join()

@@ -26,6 +26,7 @@ from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.decision import (
     Decision,
     Wiring,
+    check_store,
     decide,
     is_enough,
     keys_in,
@@ -251,6 +252,7 @@ def _looks_again(turns: int) -> bool:
 
 def _first_decision(task: EnrichTask, pages: Pages, head: list[pa.RecordBatch], n_rows: int | None) -> Decision:
     decision = task.decision
+    check_store(task.request.algorithm, pages)
     if task.learns and head:
         sample = sample_of(head, task.wiring.on, pages, n_rows)
         costs = timed_costs(task.request, task.wiring, pages, head[0].schema)
@@ -364,7 +366,14 @@ def _taken(attempt: Attempt, head: list[pa.RecordBatch], rows: Batches) -> tuple
 
 
 def _adopted(session: Session, pages: Pages) -> bool:
-    """Whether the session took up the new version; if its parts no longer fit the budget, it is closed instead."""
+    """Whether the session took up the new version; if it cannot, it is closed instead.
+
+    Its parts may no longer fit the budget, or the version may have lost the index, or got one.
+    """
+    if session.pages.indexed != pages.indexed:
+        session.close()
+        pages.close()
+        return False
     try:
         for _ in session.adopt(pages):
             pass
