@@ -93,7 +93,7 @@ def test_snapshots_are_read_again_until_they_expire(catalog: Any, tmp_path: Path
         (table.overwrite if versions else table.append)(rows)
         versions.append(MasterStore.iceberg(catalog, "db.t", "k").version())
         assert versions[-1] == str(table.current_snapshot().snapshot_id)
-    store = MasterStore.iceberg(dict(catalog.properties), "db.t", "k")
+    store = MasterStore.iceberg({"name": "house", **catalog.properties}, "db.t", "k")
     for stamp, version in enumerate(versions):
         assert {row["stamp"] for row in rows_of(store, version)} == {stamp}
     assert rows_of(store, "none") == []
@@ -242,7 +242,7 @@ def test_failures_say_what_is_wrong_and_show_no_secret(catalog: Any, tmp_path: P
         MasterStore.iceberg(3, "db.t", "k")
     with pytest.raises(ConfigError, match="cannot read Iceberg table"):
         MasterStore.iceberg(None, tmp_path / "nowhere", "k")
-    properties = {**catalog.properties, "s3.secret-access-key": "s3cret", "token": "t0ken"}
+    properties = {"name": "house", **catalog.properties, "s3.secret-access-key": "s3cret", "token": "t0ken"}
     store = MasterStore.iceberg(properties, "db.t", "k")
     again = pickle.loads(pickle.dumps(store))  # noqa: S301  (pickled here)
     assert (again, hash(again)) == (store, hash(store))

@@ -235,7 +235,7 @@ def test_a_write_that_a_store_does_not_settle_is_repeated_with_pauses_and_not_fo
     assert pauses == sorted(set(pauses))
     assert len(pauses) == 3
     server.unsettled = 100
-    with pytest.raises(OSError, match="409"):
+    with pytest.raises(OSError, match="ConditionalRequestConflict"):
         files.create(place_in(server, "two", attempts=5), b"1")
     assert server.unsettled == 95
     assert max(pauses) <= 20

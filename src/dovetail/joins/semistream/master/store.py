@@ -194,8 +194,8 @@ class MasterStore:
     def iceberg(catalog: object, table: str | Path, key: str | Sequence[str]) -> MasterStore:
         """An Iceberg table of a catalog, or at a place; needs `dovetail[iceberg]`.
 
-        `catalog` is the name of a catalog that pyiceberg is configured for on all hosts, its properties, or a pyiceberg
-        catalog; None if `table` is the directory or a metadata file of a table. Pages are row groups, found by
+        `catalog` is the name of a catalog that pyiceberg is configured for on all hosts, its properties, `name` among
+        them, or a pyiceberg catalog; None if `table` is the directory or a metadata file of a table. Pages are row groups, found by
         statistics as in `parquet`; overlapping ones are read together. A version is a snapshot, so that replays are
         exact until it expires. Position deletes, deletion vectors, partitions and changed schemas are read; equality
         deletes are refused.
