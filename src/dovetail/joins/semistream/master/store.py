@@ -186,6 +186,11 @@ class MasterStore:
         Pages are row groups, found by statistics as in `parquet`; overlapping ones are read together. A version is
         a version of the table, so that replays are exact until VACUUM removes its files. Deletion vectors, column
         mapping, partitions and widened types are read; a column that was added since a file was written is null in it.
+
+        >>> import deltalake, pyarrow
+        >>> deltalake.write_deltalake(f"{place}/colours", pyarrow.table({"id": [1, 2], "name": ["red", "blue"]}))
+        >>> dovetail.MasterStore.delta(f"{place}/colours", key="id").columns
+        ['id', 'name']
         """
         place, access = _address(path)
         return _named(delta_source(place, key, access))
@@ -195,10 +200,19 @@ class MasterStore:
         """An Iceberg table of a catalog, or at a place; needs `dovetail[iceberg]`.
 
         `catalog` is the name of a catalog that pyiceberg is configured for on all hosts, its properties, `name` among
-        them, or a pyiceberg catalog; None if `table` is the directory or a metadata file of a table. Pages are row groups, found by
-        statistics as in `parquet`; overlapping ones are read together. A version is a snapshot, so that replays are
-        exact until it expires. Position deletes, deletion vectors, partitions and changed schemas are read; equality
-        deletes are refused.
+        them, or a pyiceberg catalog; None if `table` is the directory or a metadata file of a table. Pages are row
+        groups, found by statistics as in `parquet`; overlapping ones are read together. A version is a snapshot, so
+        that replays are exact until it expires. Position deletes, deletion vectors, partitions and changed schemas are
+        read; equality deletes are refused.
+
+        >>> import pyarrow
+        >>> from pyiceberg.catalog import load_catalog
+        >>> lake = load_catalog("lake", type="sql", uri=f"sqlite:///{place}/lake.db", warehouse=f"file://{place}/lake")
+        >>> lake.create_namespace("shop")
+        >>> colours = pyarrow.table({"id": [1, 2], "name": ["red", "blue"]})
+        >>> lake.create_table("shop.colours", colours.schema).append(colours)
+        >>> dovetail.MasterStore.iceberg(lake, "shop.colours", key="id").columns
+        ['id', 'name']
         """
         place, access = _address(table) if catalog is None else (str(table), _warehouse_access(catalog))
         return _named(iceberg_source(catalog, place, key, access))
