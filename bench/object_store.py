@@ -22,7 +22,8 @@ class ObjectStore(ThreadingHTTPServer):
     """The server, with one bucket. A context manager.
 
     `latency_s` is added to every request. `down` answers 503 to all of them. `requests` counts them by method.
-    `forgetful` accepts conditional writes as if they had no condition, as some stores do.
+    `forgetful` accepts conditional writes as if they had no condition, as some stores do. `unsettled` of the next
+    conditional writes are answered 409, as by a store that is not done with another one.
     """
 
     daemon_threads = True
@@ -31,6 +32,7 @@ class ObjectStore(ThreadingHTTPServer):
     def __init__(self, bucket: str = "data", latency_s: float = 0.0, address: str = "127.0.0.1") -> None:
         super().__init__((address, 0), _Handler)
         self.bucket, self.latency_s, self.down, self.forgetful = bucket, latency_s, False, False
+        self.unsettled = 0
         self.objects: dict[str, tuple[bytes, float]] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.requests: Counter[str] = Counter()
@@ -173,6 +175,9 @@ class _Handler(BaseHTTPRequestHandler):
         source = self.headers.get("x-amz-copy-source")
         if source is not None:
             body = self._found(unquote(source).lstrip("/").partition("/")[2])[0]
+        if self.server.unsettled and self.headers.get("If-None-Match") == "*":
+            self.server.unsettled -= 1
+            raise _RefusalError(409, "ConditionalRequestConflict")
         if not self.server.put(key, body, self.headers.get("If-None-Match") == "*"):
             raise _RefusalError(412, "PreconditionFailed")
         if source is not None:

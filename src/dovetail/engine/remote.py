@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import random
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -21,6 +23,7 @@ S3_SCHEMES = ("s3a", "s3", "s3n")
 AT_ONCE = 24  # requests under way for one process; Arrow keeps 25 connections to a store
 _GAP = 64 << 10  # bytes: to read them costs what a request costs while many are under way
 _LARGEST = 4 << 20  # bytes of a request: more are read faster by several
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 20.0
 ATTEMPTS = 10  # with a back-off that doubles up to 20 s: a store may refuse for half a minute
 T = TypeVar("T")
 
@@ -86,11 +89,15 @@ class Remote:
 
 
 def put_new(place: Remote, data: bytes) -> bool:
-    """A conditional write, which Arrow does not have; a store answers 409 while it settles two of them."""
+    """A conditional write, which Arrow does not have; a store answers 409 while it settles two of them.
+
+    It is repeated then, after pauses that double up to 20 s, as often as Spark's settings allow.
+    """
     bucket, _, key = place.path.partition("/")
+    access = place.access or S3Access()
     with reaching(place):
-        client = _client(os.getpid(), place.access or S3Access())
-        while True:
+        client = _client(os.getpid(), access)
+        for attempt in range(max(1, access.attempts)):
             try:
                 client.put_object(Bucket=bucket, Key=key, Body=data, IfNoneMatch="*")
                 return True
@@ -98,10 +105,17 @@ def put_new(place: Remote, data: bytes) -> bool:
                 status = error.response["ResponseMetadata"]["HTTPStatusCode"]
                 if status == 412:
                     return False
-                if status != 409:
+                if status != 409 or attempt + 1 == max(1, access.attempts):
                     raise OSError(errno.EIO, str(error)) from error
+                _pause(min(_FIRST_PAUSE_S * 2**attempt, _LONGEST_PAUSE_S))
             except _botocore().exceptions.BotoCoreError as error:
                 raise OSError(errno.EIO, str(error)) from error
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _pause(seconds: float) -> None:
+    """Wait for a random part of this time, so that two writers do not stay in step."""
+    time.sleep(seconds * random.uniform(0.5, 1))  # noqa: S311  (no secret)
 
 
 class RemoteFile:

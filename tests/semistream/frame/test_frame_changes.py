@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -134,6 +135,29 @@ def test_a_micro_batch_that_runs_again_makes_no_second_version(
         StreamingQueryException, match=r"is older than .* it is at micro-batch 1, and the page file has 2"
     ):
         run()
+
+
+def test_a_checkpoint_from_one_micro_batch_before_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Its next micro-batch has the number of the last one that was applied, and more rows."""
+    rng = Random(3)  # noqa: S311  (cases, not secrets)
+    store, _ = built(spark, tmp_path / "m.pages")
+
+    def run(batch: int) -> None:
+        drop_file(tmp_path / "feed", pa.Table.from_pylist(feed(rng, batch), FEED), batch)
+        stream = file_stream(spark, tmp_path / "feed")
+        store.apply_changes(stream, sequence="lsn", checkpoint=tmp_path / "applied", trigger=ONCE).awaitTermination()
+
+    run(0)
+    shutil.copytree(tmp_path / "applied", tmp_path / "copy")
+    run(1)
+    version = store.version()
+    shutil.rmtree(tmp_path / "applied")
+    (tmp_path / "copy").rename(tmp_path / "applied")
+    with pytest.raises(
+        StreamingQueryException, match=r"is older than .* it is at micro-batch 1, and the page file has 1"
+    ):
+        run(2)
+    assert store.version() == version
 
 
 def test_a_second_stream_is_refused_until_it_takes_over(spark: SparkSession, tmp_path: Path) -> None:

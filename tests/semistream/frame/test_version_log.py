@@ -122,10 +122,10 @@ def test_a_version_that_is_gone_is_replaced_once_for_all(tmp_path: Path) -> None
     log, first = VersionLog(str(tmp_path / "log")), store.version()
     log.entry(Batch("q", 3), PER_BATCH, store)
     page_store(tmp_path / "m.pages", pa.table({"k": [2]}))
-    second = log.move_on(Batch("q", 3), PER_BATCH, store, first).version
+    second = log.move_on(Batch("q", 3), PER_BATCH, store.version, first).version
     assert second == store.version() != first
     page_store(tmp_path / "m.pages", pa.table({"k": [3]}))
-    assert log.move_on(Batch("q", 3), PER_BATCH, store, first).version == second
+    assert log.move_on(Batch("q", 3), PER_BATCH, store.version, first).version == second
     assert log.entry(Batch("q", 3), PER_BATCH, store).version == second
 
 

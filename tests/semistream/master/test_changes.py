@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import string
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -16,7 +17,14 @@ from dovetail.errors import ConfigError, DataError
 from dovetail.joins.semistream.master.page_file import change_writer
 from dovetail.joins.semistream.master.page_file.change_writer import ChangePlan, commit_changes, write_changes
 from dovetail.joins.semistream.master.page_file.changes import OPERATION, PAGE, ChangeForm
-from dovetail.joins.semistream.master.page_file.generation import Applied, building, current_version, versions
+from dovetail.joins.semistream.master.page_file.generation import (
+    Applied,
+    building,
+    commit,
+    current_version,
+    load_version,
+    versions,
+)
 from dovetail.joins.semistream.master.page_file.holds import prune
 from dovetail.joins.semistream.master.page_file.reader import PageFile, PageFileSource
 from dovetail.joins.semistream.master.page_file.writer import write_pages
@@ -292,3 +300,18 @@ def sorted_by_number(found: pa.Table, rows: list[Row]) -> list[Row]:
     order = [number for number in found.column("v").to_pylist() if number != 9]
     assert sorted(order) == [row["v"] for row in rows]
     return [rows[number] for number in order]
+
+
+def test_a_build_that_changes_overtook_is_not_committed(tmp_path: Path) -> None:
+    """It may lack their rows, and would say that it has them."""
+    path, form = tmp_path / "m.pages", form_of(KEYS["int"])
+    table = pa.Table.from_pylist([{"k": n, "v": "old"} for n in range(20)], form.schema)
+    write_pages(path, table, "k", unique=True)
+    changes = [{"op": "u", "k": 3, "v": "new", "seq": 1}]
+    with building(path) as work:
+        apply(path, form, changes, applied=Applied("q", 0, "digest"))
+        with pytest.raises(ConfigError, match=r"changes were applied to .* while it was built"):
+            commit(path, work, replace(load_version(path), applied=None))
+    assert load_version(path).applied == Applied("q", 0, "digest")
+    write_pages(path, table, "k", unique=True)
+    assert load_version(path).applied == Applied("q", 0, "digest"), "one that begins after them has them"

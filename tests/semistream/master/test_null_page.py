@@ -16,9 +16,10 @@ from tests.semistream.master.models import assert_is, assert_reads_many, keys_of
 from tests.semistream.master.server import Server
 
 from dovetail.errors import ConfigError, PlanError
+from dovetail.joins.semistream.master.null_page import WithNulls
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.pages import KeyedPages
-from dovetail.joins.semistream.master.store import MasterStore, WithNulls
+from dovetail.joins.semistream.master.store import MasterStore
 
 NUMBERS = [None if n % 9 == 0 else n // 2 for n in range(300)]
 TABLE = pa.table(

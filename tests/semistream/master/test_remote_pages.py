@@ -12,15 +12,21 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from bench.object_store import KEY, SECRET, ObjectStore
+from deltalake import write_deltalake
+from pyarrow import parquet
+from pyiceberg.catalog import load_catalog
 from tests.semistream.frame.cases import rows_of
 
-from dovetail.engine import files
+from dovetail.engine import files, remote
 from dovetail.engine.remote import Remote, S3Access
 from dovetail.errors import ConfigError, PlanError
+from dovetail.joins.semistream.master.lake.delta import delta_source, storage_options
+from dovetail.joins.semistream.master.lake.iceberg import iceberg_source, s3_properties
 from dovetail.joins.semistream.master.page_file.holds import Holds, prune
 from dovetail.joins.semistream.master.page_file.range_file import write_range_pages
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.page_file.writer import write_pages
+from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.store import _named
 from dovetail.joins.semistream.request import Freshness
 from dovetail.joins.semistream.versions import Batch, VersionLog, default_log
@@ -217,3 +223,43 @@ def test_a_place_that_has_no_page_file_is_said_so(server: ObjectStore) -> None:
     )
     with pytest.raises(ConfigError, match="s3a://data/other"):
         write_pages(wrong, rows(50), "k")
+
+
+def test_a_write_that_a_store_does_not_settle_is_repeated_with_pauses_and_not_for_ever(
+    server: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = list[float]()
+    monkeypatch.setattr(remote, "_pause", pauses.append)
+    server.unsettled = 3
+    assert files.create(place_in(server, "one", attempts=5), b"1")
+    assert pauses == sorted(set(pauses))
+    assert len(pauses) == 3
+    server.unsettled = 100
+    with pytest.raises(OSError, match="ConditionalRequestConflict"):
+        files.create(place_in(server, "two", attempts=5), b"1")
+    assert server.unsettled == 95
+    assert max(pauses) <= 20
+
+
+def test_tables_and_parquet_files_are_read_with_the_access_of_spark(server: ObjectStore) -> None:
+    table, reached = rows(500).sort_by("k"), access(server)
+    options = storage_options(reached)
+    write_deltalake("s3://data/delta", table, storage_options=options, partition_by=["n"])
+    catalog = load_catalog("far", type="in-memory", warehouse="s3://data/house", **s3_properties(reached))
+    catalog.create_namespace("db")
+    catalog.create_table("db.t", table.schema).append(table)
+    metadata = catalog.load_table("db.t").metadata_location
+    place = place_in(server, "files/0.parquet")
+    with place.system.open_output_stream(place.path) as stream:
+        parquet.write_table(table, stream)
+    stores = [
+        _named(delta_source("s3a://data/delta", "k", reached)),
+        _named(iceberg_source(None, metadata.replace("s3://", "s3a://"), "k", reached)),
+        _named(ParquetSource("s3a://data/files", ("k",), reached)),
+    ]
+    for store in stores:
+        again = pickle.loads(pickle.dumps(store))  # noqa: S301  (pickled here)
+        pages = again.at(store.version())
+        found = pa.table(pages.read(0, len(pages.starts) - 1)).select(["k", "n", "text"])
+        assert rows_of(found) == rows_of(table)
+        assert SECRET not in repr(store) + str(store) + store.explain()

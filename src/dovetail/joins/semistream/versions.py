@@ -108,17 +108,19 @@ class VersionLog:
         store: MasterStore,
         hold: Hold | None = None,
         defer: Defer | None = None,
+        newest: Callable[[], str] | None = None,
     ) -> Entry:
         """The version that the batch takes: as logged, else what `freshness` says now.
 
-        With `hold`, a version is logged only after it is held. A new entry of a store that keeps old versions is on
+        `newest` gives the newest version, by default that of the store. With `hold`, a version is logged only after it
+        is held. A new entry of a store that keeps old versions is on
         disk when this returns; with `defer`, it is visible to other tasks, and the caller flushes it.
         """
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         found = self._newest(batch.query, name)
         if found is not None and not self._is_lost(self._file(batch.query, name, found)):
             return self._read(batch.query, name, found)
-        proposal = self._held(self._proposal(batch, freshness, store), store, hold)
+        proposal = self._held(self._proposal(batch, freshness, store, newest or store.version), store, hold)
         attempt = 0 if found is None else found + 1
         return self._write(batch.query, name, attempt, proposal, keeps_versions(store), defer)
 
@@ -148,15 +150,15 @@ class VersionLog:
             if time.time() - entry.changed_at > _WRITER_S:
                 files.remove(directory / entry.name)
 
-    def move_on(self, batch: Batch, freshness: Freshness, store: MasterStore, gone: str) -> Entry:
-        """The version that replaces one which the store no longer has; the same for all tasks."""
+    def move_on(self, batch: Batch, freshness: Freshness, newest: Callable[[], str], gone: str) -> Entry:
+        """The version that replaces one which the store no longer has: what another task logged, else the newest."""
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
         attempt = self._newest(batch.query, name)
         if attempt is not None:
             logged = self._read(batch.query, name, attempt)
             if logged.version != gone:
                 return logged
-        return self._write(batch.query, name, (attempt or 0) + 1, Entry(store.version(), time.time()), False)
+        return self._write(batch.query, name, (attempt or 0) + 1, Entry(newest(), time.time()), False)
 
     def place(self, batch: Batch, freshness: Freshness) -> Place:
         """Where the entry of a batch is."""
@@ -180,7 +182,7 @@ class VersionLog:
                     found.add(self._read(query, name, self._newest(query, name) or 0).version)
         return found
 
-    def _proposal(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry:
+    def _proposal(self, batch: Batch, freshness: Freshness, store: MasterStore, newest: Callable[[], str]) -> Entry:
         now, known = time.time(), self._legacy_entry(batch, freshness, store)
         if known is not None:
             return known
@@ -190,7 +192,7 @@ class VersionLog:
                 last = self._read(batch.query, str(before[-1]), self._newest(batch.query, str(before[-1])) or 0)
                 if 0 <= now - last.taken_at < freshness.seconds:
                     return last
-        return Entry(store.version(), now)
+        return Entry(newest(), now)
 
     def _legacy_entry(self, batch: Batch, freshness: Freshness, store: MasterStore) -> Entry | None:
         if self.legacy is None or not isinstance(store.source, PageFileSource):
@@ -278,7 +280,7 @@ def sync_file(place: Path) -> None:
 
 def keeps_versions(store: MasterStore) -> bool:
     """Whether the store can open versions other than the newest."""
-    return isinstance(store.source, PageFileSource)
+    return store.source.keeps_versions
 
 
 def log_of(store: MasterStore, versions: str | None, access: S3Access | None = None) -> VersionLog:

@@ -257,8 +257,16 @@ _KEYED = {"type": TEXT, "key": NAME_OR_NAMES}
 MASTERS = {
     "pages": Shape({**_KEYED, "path": TEXT, "build": BUILD}, ("path",), paths=("path",)),
     "parquet": Shape({**_KEYED, "path": TEXT}, ("path", "key"), paths=("path",)),
+    "delta": Shape({**_KEYED, "path": TEXT}, ("path", "key"), paths=("path",)),
+    "iceberg": Shape({**_KEYED, "catalog": TEXT, "properties": OPTIONS, "table": TEXT}, ("table", "key")),
+    "table": Shape({**_KEYED, "table": TEXT}, ("table", "key")),
     "sqlite": Shape({**_KEYED, "path": TEXT, "table": TEXT, "page": SIZE}, ("path", "table", "key"), (), ("path",)),
     "postgres": Shape({**_KEYED, "uri": TEXT, "table": TEXT, "page": SIZE, "marker": TEXT}, ("uri", "table", "key")),
+    "mysql": Shape({**_KEYED, "uri": TEXT, "table": TEXT, "page": SIZE, "marker": TEXT}, ("uri", "table", "key")),
+    "redis": Shape(
+        {**_KEYED, "uri": TEXT, "prefix": TEXT, "schema": TEXT, "separator": TEXT, "page": SIZE, "marker": TEXT},
+        ("uri", "prefix", "key", "schema"),
+    ),
 }
 
 _SINK = {"type": TEXT, "from": TEXT, "mode": TEXT, "trigger": TRIGGER}

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-import pyarrow as pa
-from pyspark.sql import DataFrame
+from collections.abc import Mapping
+from typing import Any
 
-from dovetail.errors import ConfigError
+import pyarrow as pa
+from pyspark.errors import ParseException
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import check_ranged
 from dovetail.joins.semistream.master.page_file.generation import is_page_file
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
@@ -52,9 +57,38 @@ def _opened(step: Step) -> MasterStore:
     values = step.values
     if step.type == "pages":
         return MasterStore.open(values["path"])
-    if step.type == "parquet":
-        return MasterStore.parquet(values["path"], values["key"])
+    if step.type in ("parquet", "delta"):
+        return (MasterStore.delta if step.type == "delta" else MasterStore.parquet)(values["path"], values["key"])
+    if step.type == "iceberg":
+        return MasterStore.iceberg(_catalog(values), values["table"], values["key"])
+    if step.type == "table":
+        return MasterStore.table(values["table"], values["key"])
     page = {"page": values["page"]} if "page" in values else {}
     if step.type == "sqlite":
         return MasterStore.sqlite(values["path"], values["table"], values["key"], **page)
-    return MasterStore.postgres(values["uri"], values["table"], values["key"], marker=values.get("marker"), **page)
+    if step.type == "redis":
+        parts = {"separator": values["separator"]} if "separator" in values else {}
+        return MasterStore.redis(
+            values["uri"], values["prefix"], values["key"],
+            schema=_schema(values["schema"]), marker=values.get("marker"), **page, **parts,
+        )  # fmt: skip
+    server = MasterStore.mysql if step.type == "mysql" else MasterStore.postgres
+    return server(values["uri"], values["table"], values["key"], marker=values.get("marker"), **page)
+
+
+def _catalog(values: Mapping[str, Any]) -> object:
+    """A catalog by its name and properties; None for a table that is known by its place."""
+    if "properties" not in values:
+        return values.get("catalog")
+    name = {"name": values["catalog"]} if "catalog" in values else {}
+    return {**{key: str(value) for key, value in values["properties"].items()}, **name}
+
+
+def _schema(text: str) -> pa.Schema:
+    """The columns of hashes, declared as Spark declares columns."""
+    try:
+        declared = StructType.fromDDL(text)
+    except ParseException as error:
+        reason = str(error).partition("\n")[0]
+        raise PlanError(f"schema: {reason}; write columns and types, such as 'id long, name string'.") from error
+    return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in declared])

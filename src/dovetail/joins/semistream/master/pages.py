@@ -178,6 +178,8 @@ def read_each(pages: Pages, first: I64, count: I64) -> tuple[pa.RecordBatch, I64
 class NoHistory:
     """A source without old versions and without a list of changes."""
 
+    keeps_versions = False
+
     def changed(self, old: str, new: str) -> I64 | None:
         """Not known."""
         return None

@@ -102,6 +102,8 @@ C = TypeVar("C", bound=KeyColumn)
 class Table(ABC, Generic[C]):
     """A table, or view, as one connection sees it: its columns in Arrow's types, those of the key, and its queries."""
 
+    whole_division = "/"
+
     def __init__(self, relation: str, schema: pa.Schema, key: Sequence[C], selected: Iterable[str]) -> None:
         self.relation, self.schema, self.key = relation, schema, key
         self.select = f"SELECT {', '.join(selected)} FROM {relation} r"  # noqa: S608  (names are quoted)
@@ -148,13 +150,13 @@ class Table(ABC, Generic[C]):
         terms = ", ".join(f"{column.ordered} AS k{at}" for at, column in enumerate(self.key))
         names = ", ".join(f"k{at}" for at in range(len(self.key)))
         where, values = self.in_range(low, None)
-        before = start.format(f"(SUM(n) OVER (ORDER BY {names}) - n)")
+        before, page = start.format(f"(SUM(n) OVER (ORDER BY {names}) - n)"), f"start {self.whole_division} {rows}"
         sql = f"""
             WITH keyed AS (SELECT {terms} FROM {self.relation} WHERE {where}),
             grouped AS (SELECT {names}, COUNT(*) AS n FROM keyed GROUP BY {names}),
             placed AS (SELECT {names}, {before} AS start FROM grouped),
-            paged AS (SELECT *, LAG(start / {rows}) OVER (ORDER BY {names}) AS before FROM placed)
-            SELECT {shown}, start FROM paged WHERE before IS NULL OR start / {rows} <> before ORDER BY {names}
+            paged AS (SELECT placed.*, LAG({page}) OVER (ORDER BY {names}) AS previous FROM placed)
+            SELECT {shown}, start FROM paged WHERE previous IS NULL OR {page} <> previous ORDER BY {names}
         """  # noqa: S608  (names are quoted, rows is an int)
         return sql, values
 
@@ -168,7 +170,7 @@ class Table(ABC, Generic[C]):
 def lay_out(table: Table[C], page_bytes: int) -> Ranges:
     """The first keys of pages, and the row counts of the table, by passes over the key inside the database."""
     row_bytes, whole = table.row_bytes(), table.in_range(None, None)[0]
-    counts = f"SELECT COUNT(*), COUNT(*) FILTER (WHERE {whole}) FROM {table.relation}"  # noqa: S608  (quoted)
+    counts = f"SELECT COUNT(*), COUNT(CASE WHEN {whole} THEN 1 END) FROM {table.relation}"  # noqa: S608  (quoted)
     total, keyed = table.first_row(counts, ())
     fences, key = table.fences(None, page_rows(page_bytes, row_bytes)), tuple(column.name for column in table.key)
     _check_order(table.schema, key, fences)

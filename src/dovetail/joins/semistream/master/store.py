@@ -5,163 +5,43 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import valid_rows
 from dovetail.engine.device import Device
 from dovetail.engine.files import access_of
-from dovetail.engine.kernels.arrays import I64, Bool, int64s
-from dovetail.errors import ConfigError, PlanError, UnsupportedError
+from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.remote import S3_SCHEMES, S3Access
+from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import CELL
+from dovetail.joins.semistream.master.lake.delta import delta_source
+from dovetail.joins.semistream.master.lake.iceberg import catalog_of, iceberg_source
+from dovetail.joins.semistream.master.mysql.source import mysql_source
+from dovetail.joins.semistream.master.null_page import with_nulls
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
-from dovetail.joins.semistream.master.pages import KeyedPages, Order, Pages, Resting, ranges_of
+from dovetail.joins.semistream.master.pages import Order, Pages, ranges_of
 from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.postgres.source import postgres_source
 from dovetail.joins.semistream.master.ranges import DEFAULT_RANGE
+from dovetail.joins.semistream.master.redis import redis_source
 from dovetail.joins.semistream.master.sqlite import sqlite_source
 from dovetail.joins.semistream.within import Closed
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from dovetail.joins.semistream.plan.changes import Operation
 
 
-@runtime_checkable
-class NullRows(Pages, Protocol):
-    """Pages of a store that can also give the rows which are in none of them: those with a null in the key."""
-
-    @property
-    def null_rows(self) -> int:
-        """How many there are, or were when they were counted."""
-        ...
-
-    @property
-    def null_bytes(self) -> int:
-        """Bytes that reading them moves."""
-        ...
-
-    def read_nulls(self) -> pa.RecordBatch:
-        """All of them."""
-        ...
-
-
-class WithNulls:
-    """Pages with one more at the end, which holds all rows of keys that have a null.
-
-    It is read as a whole, and so must fit in memory.
-    """
-
-    def __init__(self, inner: NullRows) -> None:
-        self._inner = inner
-        self.schema, self.key, self.version = inner.schema, inner.key, inner.version
-        self.order: Order = inner.order
-        self.indexed, self.device = inner.indexed, inner.device
-        self._n = len(inner.starts) - 1
-        self.starts: I64 = np.append(inner.starts, int(inner.starts[-1]) + inner.null_rows).astype(np.int64)
-
-    device: Device
-
-    def home(self, key: Sequence[pa.Array]) -> I64:
-        """The page of each row's key; that of keys with a null is the last one."""
-        return np.where(has_null(key), self._n, self._inner.home(key))
-
-    def stored_bytes(self, first: int, count: int) -> int:
-        """Bytes that reading these pages moves."""
-        inside = min(count, self._n - first)
-        moved = self._inner.stored_bytes(first, inside) if inside else 0
-        return moved + (self._inner.null_bytes if first + count > self._n else 0)
-
-    def stored_many(self, first: I64, count: I64) -> I64:
-        """Bytes that reading each of these runs moves."""
-        last = self._has_last(first, count)
-        inside = self._inner.stored_many(np.minimum(first, self._n), count - last)
-        moved: I64 = inside + last * self._inner.null_bytes
-        return moved
-
-    def read(self, first: int, count: int) -> pa.RecordBatch:
-        """The rows of `count` pages from `first` on."""
-        if first + count <= self._n:
-            return self._inner.read(first, count)
-        found = self._inner.read_nulls()
-        return found if count == 1 else pa.concat_batches([self._inner.read(first, count - 1), found])
-
-    def read_many(self, first: I64, count: I64) -> tuple[pa.RecordBatch, I64]:
-        """The rows of many ascending runs of pages and where each run begins."""
-        last = self._has_last(first, count)
-        rows, offsets = self._inner.read_many(int64s(np.minimum(first, self._n)), int64s(count - last))
-        if not last.any():
-            return rows, offsets
-        found = self._inner.read_nulls()
-        offsets = offsets + np.append(0, np.cumsum(last)) * found.num_rows
-        return pa.concat_batches([rows, found]), offsets
-
-    def _has_last(self, first: I64, count: I64) -> Bool:
-        """For each run whether the last page is in it; runs ascend, so that only empty ones can follow."""
-        return (count > 0) & (first + count > self._n)
-
-    @property
-    def finds_keys(self) -> bool:
-        """Whether single keys can be looked up."""
-        return isinstance(self._inner, KeyedPages) and self._inner.finds_keys
-
-    @property
-    def reads_homes(self) -> bool:
-        """Whether home pages are read to find keys."""
-        return isinstance(self._inner, KeyedPages) and self._inner.reads_homes
-
-    def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
-        """All rows with one of these keys; if one has a null, all rows that have one too."""
-        if not isinstance(self._inner, KeyedPages):
-            return None
-        nulls = has_null(key)
-        if not nulls.any():
-            return self._inner.read_keys(key, room)
-        found = [self._inner.read_nulls()]
-        if not nulls.all():
-            some = self._inner.read_keys([column.filter(pa.array(~nulls)) for column in key], room)
-            if some is None:
-                return None
-            found.append(some)
-        return pa.concat_batches(found)
-
-    def rest(self) -> None:
-        """Release locks and snapshots at a server until the next read."""
-        if isinstance(self._inner, Resting):
-            self._inner.rest()
-
-    def wake(self) -> bool:
-        """Take the snapshot again, for the reads to come; whether the version is still there."""
-        return not isinstance(self._inner, Resting) or self._inner.wake()
-
-    def close(self) -> None:
-        """Close files and connections; twice is fine."""
-        self._inner.close()
-
-
-def has_null(key: Sequence[pa.Array]) -> Bool:
-    """Row by row whether a part of the key is null."""
-    found: Bool = ~np.logical_and.reduce([valid_rows(column) for column in key])
-    return found
-
-
-def with_nulls(pages: Pages, store: object) -> Pages:
-    """The pages with the rows of keys that have a null; an `UnsupportedError` if the store cannot give them."""
-    if not isinstance(pages, NullRows):
-        raise UnsupportedError(
-            f"{store} cannot give rows with a null in the key; build a page file with keep_nulls.", argument="null_safe"
-        )
-    if not pages.null_rows and not isinstance(pages, Resting):  # a table may get some while it is open
-        return pages
-    return WithNulls(pages)
-
-
 class Source(Protocol):
     """One kind of store: a small frozen value that can be pickled and opened anywhere."""
+
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether versions other than the newest can be opened."""
+        ...
 
     def version(self) -> str:
         """The newest version now."""
@@ -193,8 +73,9 @@ class MasterStore:
     """Master data that a stream is joined with: where it is, its columns, its key.
 
     A value: it holds no file and no connection, can be pickled, and is opened where it is read. Make one with `open`,
-    `build`, `parquet`, `sqlite` or `postgres`. Data that cannot be reached, is damaged, or has other columns than when
-    the store was named is a `ConfigError`, never a missing row; the next attempt opens the store again.
+    `build`, `table`, `parquet`, `delta`, `iceberg`, `sqlite`, `postgres`, `mysql` or `redis`. Data that cannot be
+    reached, is damaged, or has other columns than when the store was named is a `ConfigError`, never a missing row;
+    the next attempt opens the store again.
 
     >>> products = spark.createDataFrame([(7, "lamp"), (8, "mat")], "product int, name string")
     >>> dovetail.MasterStore.build(products, f"{place}/products.pages", key="product", unique=True).key
@@ -271,15 +152,70 @@ class MasterStore:
         return MasterStore.open(path)
 
     @staticmethod
+    def table(name: str, key: str | Sequence[str], *, spark: SparkSession | None = None) -> MasterStore:
+        """A Spark table by its name, where the catalog says that it is a Delta, Iceberg or Parquet table.
+
+        It is then read in place, as `delta`, `iceberg` or `parquet` do, not through Spark. `spark` is the session whose
+        catalog is asked, by default the active one.
+
+        >>> _ = spark.sql("CREATE TABLE IF NOT EXISTS colours USING parquet AS SELECT 1 AS id, 'red' AS name")
+        >>> dovetail.MasterStore.table("colours", key="id").columns
+        ['id', 'name']
+        >>> _ = spark.sql("DROP TABLE colours")
+        """
+        from dovetail.joins.semistream.plan.tables import table_store
+
+        return table_store(name, key, spark)
+
+    @staticmethod
     def parquet(path: str | Path, key: str | Sequence[str]) -> MasterStore:
-        """A Parquet file or directory, local or at a URI that Arrow knows (s3://, gs://, hdfs://), hive partitions too.
+        """A Parquet file or directory, hive partitions too, local, at s3a:// or hdfs://, or a URI that Arrow knows.
 
         Pages are row groups; write them small, sorted by key. Their statistics of the first key column are the index,
-        if their ranges do not overlap; row groups that share a key become one page. Otherwise only joins that read
-        everything in turn work, and `explain` says why. Old versions cannot be read again.
+        if their ranges overlap little; row groups that share a key become one page. Otherwise only joins that read
+        everything in turn work, and `explain` says why. Credentials of s3a:// are those of the running session. Old
+        versions cannot be read again.
         """
-        place = str(path) if "://" in str(path) else str(Path(path).absolute())
-        return _named(ParquetSource(place, (key,) if isinstance(key, str) else tuple(key)))
+        place, access = _address(path)
+        return _named(ParquetSource(place, (key,) if isinstance(key, str) else tuple(key), access))
+
+    @staticmethod
+    def delta(path: str | Path, key: str | Sequence[str]) -> MasterStore:
+        """A Delta Lake table, local or at an address that Spark knows (s3a://, hdfs://); needs `dovetail[delta]`.
+
+        Pages are row groups, found by statistics as in `parquet`; overlapping ones are read together. A version is
+        a version of the table, so that replays are exact until VACUUM removes its files. Deletion vectors, column
+        mapping, partitions and widened types are read; a column that was added since a file was written is null in it.
+
+        >>> import deltalake, pyarrow
+        >>> deltalake.write_deltalake(f"{place}/colours", pyarrow.table({"id": [1, 2], "name": ["red", "blue"]}))
+        >>> dovetail.MasterStore.delta(f"{place}/colours", key="id").columns
+        ['id', 'name']
+        """
+        place, access = _address(path)
+        return _named(delta_source(place, key, access))
+
+    @staticmethod
+    def iceberg(catalog: object, table: str | Path, key: str | Sequence[str]) -> MasterStore:
+        """An Iceberg table of a catalog, or at a place; needs `dovetail[iceberg]`.
+
+        `catalog` is the name of a catalog that pyiceberg is configured for on all hosts, its properties, `name` among
+        them, or a pyiceberg catalog; None if `table` is the directory or a metadata file of a table. Pages are row
+        groups, found by statistics as in `parquet`; overlapping ones are read together. A version is a snapshot, so
+        that replays are exact until it expires. Position deletes, deletion vectors, partitions and changed schemas are
+        read; equality deletes are refused.
+
+        >>> import pyarrow
+        >>> from pyiceberg.catalog import load_catalog
+        >>> lake = load_catalog("lake", type="sql", uri=f"sqlite:///{place}/lake.db", warehouse=f"file://{place}/lake")
+        >>> lake.create_namespace("shop")
+        >>> colours = pyarrow.table({"id": [1, 2], "name": ["red", "blue"]})
+        >>> lake.create_table("shop.colours", colours.schema).append(colours)
+        >>> dovetail.MasterStore.iceberg(lake, "shop.colours", key="id").columns
+        ['id', 'name']
+        """
+        place, access = _address(table) if catalog is None else (str(table), _warehouse_access(catalog))
+        return _named(iceberg_source(catalog, place, key, access))
 
     @staticmethod
     def sqlite(
@@ -316,6 +252,45 @@ class MasterStore:
         """
         return _named(postgres_source(uri, table, key, page, marker))
 
+    @staticmethod
+    def mysql(
+        uri: str,
+        table: str,
+        key: str | Sequence[str],
+        *,
+        page: int | str = DEFAULT_RANGE,
+        marker: str | None = None,
+    ) -> MasterStore:
+        """An InnoDB table, or view, of a MySQL or MariaDB server; needs `dovetail[mysql]`, otherwise as `postgres`.
+
+        Have an index on the key: joins ask for many keys in one statement. Text keys are compared by their bytes,
+        whatever the column's collation. The version moves with every transaction that writes anywhere in the server,
+        and with its housekeeping, unless `marker` is a query of your own whose single value changes when the table
+        does. Each opened version is one consistent snapshot. Old versions cannot be read again.
+        """
+        return _named(mysql_source(uri, table, key, page, marker))
+
+    @staticmethod
+    def redis(
+        uri: str,
+        prefix: str,
+        key: str | Sequence[str],
+        *,
+        schema: pa.Schema,
+        separator: str = ":",
+        page: int | str = DEFAULT_RANGE,
+        marker: str | None = None,
+    ) -> MasterStore:
+        """Hashes of a Redis server, a row each, whose names are `prefix` and the key; needs `dovetail[redis]`.
+
+        Several key columns stand in the name with `separator` between them. `schema` names key columns, whole numbers
+        or text, and fields with their types; values are texts, and a missing field is null. Joins ask for a thousand
+        rows in one request. Every worker holds a list of all keys, which is made again when the server was written, or
+        when the value of the name `marker` has changed. Redis has no versions: a row is as it is when it is read, and
+        a micro-batch that runs again may give others.
+        """
+        return _named(redis_source(uri, prefix, key, schema, separator, page, marker))
+
     def apply_changes(
         self,
         changes: DataFrame,
@@ -349,7 +324,8 @@ class MasterStore:
                 -U is ignored), and insert, update, delete.
             history: Columns of the store for the first time and the end of validity. A change then ends the row of its
                 key that is valid at the first `sequence` column, and begins another; a deletion only ends it. Such a
-                store answers `enrich(..., at=...)` by the row that was valid at the time of a stream row.
+                store answers `enrich(..., at=...)` by the row that was valid at the time of a stream row. Periods of a
+                changed key that overlap, or have no end where another begins, end where the next one begins.
             keep: How many versions stay. Those that a stream may replay stay, too, if its version log is in the store.
             takeover: The id of a query that applied changes to this store before, to go on in its place.
             trigger: Arguments of `DataStreamWriter.trigger`: {"processingTime": "10 seconds"}, {"availableNow": True}.
@@ -453,6 +429,24 @@ class MasterStore:
     def explain(self) -> str:
         """The store in some lines: what it is, key, order, index, size."""
         return self.source.explain()
+
+
+def _address(path: str | Path) -> tuple[str, S3Access | None]:
+    """A path as sources take it: absolute if it is local; at S3 with the access that the running session has."""
+    from dovetail.joins.semistream.plan.build import page_place
+
+    text = str(path)
+    if "://" in text and not text.startswith(("s3a:", "s3n:", "file:", "hdfs:")):
+        return text, None  # as Arrow takes it
+    place = page_place(path)
+    return str(place), access_of(place)
+
+
+def _warehouse_access(catalog: object) -> S3Access | None:
+    """The session's access to the bucket of a catalog; None if it names none."""
+    warehouse = dict(catalog_of(catalog)[1]).get("warehouse", "")
+    scheme, _, rest = warehouse.partition("://")
+    return _address(f"s3a://{rest}")[1] if scheme in S3_SCHEMES else None
 
 
 def _or_closed(pages: Pages, source: Source) -> Pages:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -163,18 +163,23 @@ def _laid_out(df: DataFrame, key: Sequence[str], order: Order, frequency: str | 
     return ordered.select(*map(column_of, df.columns))
 
 
-def _write_part(plan: BuildPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """One part from the rows of one partition; a fault of the rows or the disk is reported, not retried."""
+def reported(work: Place, write: Callable[[int], dict[str, Any] | None]) -> Iterator[pa.RecordBatch]:
+    """The report of what a task writes, by its number; a fault of the rows or the disk is reported, not retried."""
     context = TaskContext.get()
     number = context.partitionId() if context else 0
     try:
-        report = _written(plan, number, batches)
+        report = write(number)
     except DataError as error:
         report = {"data_error": str(error)}
     except OSError as error:
-        report = {"disk_error": f"{error.strerror or error} ({error.filename or plan.work})"}
+        report = {"disk_error": f"{error.strerror or error} ({error.filename or work})"}
     if report:
         yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "report": [json.dumps(report)]})
+
+
+def _write_part(plan: BuildPlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """One part from the rows of one partition."""
+    return reported(plan.work, lambda number: _written(plan, number, batches))
 
 
 def _written(plan: BuildPlan, number: int, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:

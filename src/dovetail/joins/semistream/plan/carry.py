@@ -24,9 +24,10 @@ from dovetail.engine.packing import unpack_rows
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
+from dovetail.joins.semistream.plan.attempt import Attempt
 from dovetail.joins.semistream.plan.columns import without_watermarks
 from dovetail.joins.semistream.plan.owners import Owners
-from dovetail.joins.semistream.plan.task import Attempt, EnrichTask, Session, changed_pages, matched
+from dovetail.joins.semistream.plan.task import EnrichTask, Session, changed_pages, matched
 from dovetail.joins.semistream.request import Park
 from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, StateLog, WaitingRows
 from dovetail.joins.semistream.versions import MARK

@@ -6,6 +6,7 @@ runs again makes no second version.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import uuid
@@ -17,14 +18,13 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.query import StreamingQuery
 
 from dovetail.engine.remote import Remote
-from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
+from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.page_file.change_writer import ChangePlan, commit_changes, write_changes
 from dovetail.joins.semistream.master.page_file.changes import OPERATION, PAGE, ChangeForm
 from dovetail.joins.semistream.master.page_file.generation import (
@@ -36,11 +36,11 @@ from dovetail.joins.semistream.master.page_file.generation import (
 from dovetail.joins.semistream.master.page_file.holds import prune
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.build import REPORT, collected, column_of
+from dovetail.joins.semistream.plan.build import REPORT, collected, column_of, reported
 from dovetail.joins.semistream.versions import default_log
 from dovetail.spark.frames import arrow_type, map_in_arrow, parallelism
 from dovetail.spark.inputs import refuse_collated
-from dovetail.spark.places import require_shared_directory
+from dovetail.spark.places import place_of, require_shared_directory
 
 Operation = Literal["upsert", "delete", "ignore"]
 OPERATIONS: dict[str, Operation] = {
@@ -219,17 +219,8 @@ def _place(plan: ChangePlan, tasks: int, batches: Iterator[pa.RecordBatch]) -> I
 
 
 def _write_task(plan: ChangePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The pages that a task writes; a fault of the rows or the disk is reported, not retried."""
-    context = TaskContext.get()
-    number = context.partitionId() if context else 0
-    try:
-        report = write_changes(plan, number, batches)
-    except DataError as error:
-        report = {"data_error": str(error)}
-    except OSError as error:
-        report = {"disk_error": f"{error.strerror or error} ({error.filename or plan.work})"}
-    if report:
-        yield pa.RecordBatch.from_pydict({"partition": pa.array([number], pa.int32()), "report": [json.dumps(report)]})
+    """The pages that a task writes."""
+    return reported(Path(plan.work), lambda number: write_changes(plan, number, batches))
 
 
 def start_changes(
@@ -262,11 +253,12 @@ def _apply(
     """One micro-batch, unless the page file has it."""
     if start not in _QUERIES:
         _QUERIES[start] = _query_of(batch.sparkSession, checkpoint)
-    applied, path = Applied(_QUERIES[start], number), Path(found.path)
+    digest = _offsets_digest(batch.sparkSession, checkpoint, number)
+    applied, path = Applied(_QUERIES[start], number, digest), Path(found.path)
     base = load_version(path)
     known = base.applied
     if known is not None and known.query == applied.query and known.batch >= number:
-        if known.batch > number:  # Spark repeats the last one only
+        if known.batch > number or known.offsets not in ("", digest):  # Spark repeats the last one only, as it was
             raise ConfigError(
                 f"the checkpoint {checkpoint} is older than {path}: it is at micro-batch {number}, and the page file "
                 f"has {known.batch} of this query, perhaps of other rows. Start the changes with a new checkpoint, "
@@ -287,3 +279,18 @@ def _query_of(spark: SparkSession, checkpoint: str) -> str:
     """The id of the query with this checkpoint, which stays the same when it is started again."""
     named = re.sub(r"([][{}*?\\])", r"\\\1", checkpoint)  # Spark reads these as patterns
     return str(json.loads(spark.read.text(f"{named}/metadata").collect()[0][0])["id"])
+
+
+def _offsets_digest(spark: SparkSession, checkpoint: str, number: int) -> str:
+    """A digest of what Spark logged of a micro-batch before it ran: a repeated one has the same, time included.
+
+    A checkpoint that was restored from an earlier copy has a micro-batch of this number again, perhaps of other rows.
+    """
+    place = place_of(spark, checkpoint)
+    local = place / "offsets" / str(number) if isinstance(place, Path) else None
+    if local is not None and local.exists():
+        data = local.read_bytes()
+    else:  # at an address, or seen by the server of Spark Connect alone
+        named = re.sub(r"([][{}*?\\])", r"\\\1", checkpoint)  # Spark reads these as patterns
+        data = str(spark.read.text(f"{named}/offsets/{number}", wholetext=True).collect()[0][0]).encode()
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

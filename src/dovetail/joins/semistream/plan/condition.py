@@ -25,8 +25,9 @@ from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.plan.attempt import Attempt
 from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, quoted, without_watermarks
-from dovetail.joins.semistream.plan.task import Attempt, EnrichTask
+from dovetail.joins.semistream.plan.task import EnrichTask
 from dovetail.joins.semistream.request import DeadLetter, Drop, Request
 from dovetail.spark.frames import Batches, arrow_type, has_subqueries, map_in_arrow
 

@@ -9,7 +9,8 @@ import pyarrow as pa
 
 from dovetail.joins.semistream.keys import KeyCodes
 from dovetail.joins.semistream.master.pages import Pages, stream_key
-from dovetail.joins.semistream.plan.task import Attempt, EnrichTask
+from dovetail.joins.semistream.plan.attempt import Attempt
+from dovetail.joins.semistream.plan.task import EnrichTask
 from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.exchange import Homes
 

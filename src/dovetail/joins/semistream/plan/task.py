@@ -9,12 +9,9 @@ from __future__ import annotations
 
 import atexit
 import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import chain, islice
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,10 +22,11 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.semistream.cost.reads import IoDone, dearer
-from dovetail.joins.semistream.dead_letters import DeadLetters, LetterFile
+from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.decision import (
     Decision,
     Wiring,
+    check_store,
     decide,
     is_enough,
     keys_in,
@@ -38,22 +36,18 @@ from dovetail.joins.semistream.decision import (
     specification,
     timed_costs,
 )
-from dovetail.joins.semistream.master.page_file.holds import Holds
-from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.pages import Pages, Resting
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.operators.operator import SemiStreamOperator
-from dovetail.joins.semistream.request import DeadLetter, Drop, Park, Request
+from dovetail.joins.semistream.plan.attempt import Attempt, is_awake
+from dovetail.joins.semistream.request import Drop, Park, Request
 from dovetail.joins.semistream.sizes import FITTED
-from dovetail.joins.semistream.versions import Batch, VersionLog, keeps_versions, sync_file
+from dovetail.joins.semistream.versions import VersionLog
 from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.resident import Pool
-from dovetail.spark.task import MetricsSink, TaskAttempt
+from dovetail.spark.task import MetricsSink
 
-_CHECKED: set[tuple[str, str]] = set()  # joins and the queries that keep their dead letters, seen by this worker
-_WRITER = ThreadPoolExecutor(1, "dovetail-versions")  # starts its thread when it is first used, in this process
 _OUTGROWN = 8  # times the rows of the first turn
-_MOVES = 20  # times that a store without history may change while a task tries to open it
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,105 +110,6 @@ def stream_names(n: int) -> list[str]:
 
 def _as(array: pa.Array, kind: pa.DataType) -> pa.Array:
     return array if array.type == kind else array.cast(kind)
-
-
-class Attempt:
-    """The current attempt at a task: its place in the query, and its access to storage.
-
-    `batch` is the micro-batch that it belongs to; None in a batch query.
-    """
-
-    def __init__(self, task: EnrichTask) -> None:
-        self.task, self._at = task, TaskAttempt.here()
-        self.partition = self._at.partition
-        self._syncing: Future[None] | None = None
-        self.batch = Batch(self._at.query, self._at.batch) if self._at.query and self._at.batch >= 0 else None
-
-    def version(self, defer: bool = False) -> str | None:
-        """The version that this task must read; None for the newest, where a store keeps no others.
-
-        With `defer`, its log entry is flushed to disk while the task works, until `settle`.
-        """
-        task = self.task
-        if self.batch is None:
-            return task.version
-        task.log.check_shared()
-        holds, number = self.holds(), self.batch.number
-        hold = None if holds is None else partial(holds.take, number)
-        later = self._sync if defer else None
-        return task.log.entry(self.batch, task.request.freshness, task.store, hold, later).version
-
-    def _sync(self, place: Path) -> None:
-        self._syncing = _WRITER.submit(sync_file, place)
-
-    def settle(self) -> None:
-        """Wait until the log of the version is on disk; a task must not end, and no sink commit, before that."""
-        try:
-            if self._syncing is not None:
-                self._syncing.result()
-        except OSError as error:
-            raise ConfigError(f"the version log {self.task.log.path} cannot be written ({error.strerror}).") from error
-
-    def holds(self) -> Holds | None:
-        """The holds of versions that rows may wait for over several micro-batches; None if none are held."""
-        source = self.task.store.source
-        if self.batch is None or self.task.request.as_of != "admitted" or not isinstance(source, PageFileSource):
-            return None
-        return Holds(source.place, self.batch.query)
-
-    def open(self, version: str | None) -> Pages:
-        """The pages of the version. A changed store without history opens its newest version, which is logged."""
-        store, log = self.task.store, self.task.log
-        for _ in range(_MOVES):
-            try:
-                return store.at(version)
-            except ConfigError as error:
-                if self.batch is None or version is None:
-                    raise
-                if keeps_versions(store):
-                    raise self._lost(self.batch, version, error) from error
-                if store.version() == version:
-                    raise
-                version = log.move_on(self.batch, self.task.request.freshness, store, version).version
-        raise ConfigError(f"{store.source} changes faster than it can be opened; build a page file from it.")
-
-    def _lost(self, batch: Batch, version: str, error: ConfigError) -> ConfigError:
-        """The store's error; if the version is gone, with what needed it and what to do."""
-        current = self.task.store.version()
-        if current == version or f"version {version}" not in str(error):
-            return error
-        return ConfigError(
-            f"{error} Micro-batch {batch.number} was pinned to this version so that a replay gives the same rows; to "
-            f"answer it from {current} instead, remove {self.task.log.place(batch, self.task.request.freshness)}."
-        )
-
-    def dead_letters(self, part: str) -> DeadLetters | None:
-        """Where this attempt keeps rows without a match; None if they are not kept."""
-        task, misses = self.task, self.task.request.on_miss
-        if not isinstance(misses, DeadLetter) or not misses.written:
-            return None
-        action = None if task.streams else self._at.execution or "0"
-        if self.batch is None:
-            file = LetterFile(task.plan, part, action=action)
-            return DeadLetters(misses.path, file, task.dead_letter_columns, misses.access)
-        if task.streams:
-            _check_query(task, misses, self.batch.query)
-        file = LetterFile(task.plan[:8], part, self.batch.query, self.batch.number, self._at.run, action)
-        return DeadLetters(misses.path, file, task.dead_letter_columns, misses.access)
-
-
-def _check_query(task: EnrichTask, misses: DeadLetter, query: str) -> None:
-    """One join keeps the dead letters of one query: a second one would give each row without a match twice."""
-    if (task.plan, query) in _CHECKED:
-        return
-    writer = task.log.dead_letter_writer(task.plan, query)
-    if writer != query:
-        raise ConfigError(
-            f"rows of this join without a match are kept in {misses.path} by query {writer}; query {query} would write "
-            f"each of them once more. To feed two queries, call enrich once for each query: with on_miss='drop' in all "
-            f"but one, or with a directory for each."
-        )
-    _CHECKED.add((task.plan, query))
 
 
 def matched(
@@ -357,6 +252,7 @@ def _looks_again(turns: int) -> bool:
 
 def _first_decision(task: EnrichTask, pages: Pages, head: list[pa.RecordBatch], n_rows: int | None) -> Decision:
     decision = task.decision
+    check_store(task.request.algorithm, pages)
     if task.learns and head:
         sample = sample_of(head, task.wiring.on, pages, n_rows)
         costs = timed_costs(task.request, task.wiring, pages, head[0].schema)
@@ -448,9 +344,9 @@ def _taken(attempt: Attempt, head: list[pa.RecordBatch], rows: Batches) -> tuple
     task = attempt.task
     session = SESSIONS.take(task.plan)
     try:
-        version = attempt.version(defer=True)
+        version = attempt.version(defer=True, held=None if session is None else session.pages)
         if session is not None and session.stream.equals(head[0].schema):
-            if (version or task.store.version()) == session.pages.version and _is_awake(session.pages):
+            if (version or task.store.version()) == session.pages.version and is_awake(session.pages):
                 return session, head
             if _adopted(session, attempt.open(version)):
                 return session, head
@@ -469,13 +365,15 @@ def _taken(attempt: Attempt, head: list[pa.RecordBatch], rows: Batches) -> tuple
         raise
 
 
-def _is_awake(pages: Pages) -> bool:
-    """Whether pages that rested between tasks still have their version; a server keeps the newest only."""
-    return not isinstance(pages, Resting) or pages.wake()
-
-
 def _adopted(session: Session, pages: Pages) -> bool:
-    """Whether the session took up the new version; if its parts no longer fit the budget, it is closed instead."""
+    """Whether the session took up the new version; if it cannot, it is closed instead.
+
+    Its parts may no longer fit the budget, or the version may have lost the index, or got one.
+    """
+    if session.pages.indexed != pages.indexed:
+        session.close()
+        pages.close()
+        return False
     try:
         for _ in session.adopt(pages):
             pass

@@ -65,10 +65,12 @@ P = ParamSpec("P")
 FORMAT = 1
 FORMAT_OF_RANGES = 2
 FORMAT_OF_CHANGES = 3
+FORMAT_OF_OFFSETS = 4
 MANIFEST = "MANIFEST.json"
 DESCRIPTION = "generation.json"
 HELD = ".held"  # a directory for each query, with files of versions that it needs
 _BUILDING = ".building-"
+_BEGAN = ".began"  # in it: the changes that the file had when the build began
 _CLAIM, PRUNED = "claim", "pruned"  # marks in the directory of a generation on an object store
 _ABANDONED_S = 24 * 3600  # a build that has not touched its directory for this long was killed
 
@@ -126,10 +128,11 @@ class Layout:
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The last micro-batch of changes that a file has, and the query that it belongs to."""
+    """The last micro-batch of changes that a file has, the query that it belongs to, and a digest of its offsets."""
 
     query: str
     batch: int
+    offsets: str = ""  # of versions before format 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,8 @@ class Generation:
     @property
     def format(self) -> int:
         """The first format that has it."""
+        if self.applied is not None and self.applied.offsets:
+            return FORMAT_OF_OFFSETS
         if self.layout is not None or self.applied is not None:
             return FORMAT_OF_CHANGES
         return FORMAT if self.ranged is None else FORMAT_OF_RANGES
@@ -274,8 +279,8 @@ def is_page_file(path: Place) -> bool:
 
 
 def _check_format(path: Place, known: object) -> None:
-    if known not in (FORMAT, FORMAT_OF_RANGES, FORMAT_OF_CHANGES):
-        reads = f"{FORMAT} to {FORMAT_OF_CHANGES}"
+    if known not in range(FORMAT, FORMAT_OF_OFFSETS + 1):
+        reads = f"{FORMAT} to {FORMAT_OF_OFFSETS}"
         raise ConfigError(f"{path} has format {known}; this version of dovetail reads {reads}. Build it again.")
 
 
@@ -370,6 +375,8 @@ def building(path: Place) -> Iterator[Place]:
         raise ConfigError(f"cannot write to {path}: {error.strerror}; give a path that can be written.") from error
     remove_abandoned(path)
     try:
+        if isinstance(work, Path):
+            (work / _BEGAN).write_text(json.dumps(_applied_json(path)))
         yield work
         if isinstance(work, Path) or files.size(work / DESCRIPTION) is None:
             files.remove_tree(work)  # still there if there was nothing to commit
@@ -410,6 +417,7 @@ def commit(path: Place, work: Place, generation: Generation, expected: str | Non
     With `expected`, only if that is still the current version. Which changes were applied is known of a file that is
     built anew, too.
     """
+    began = json.loads((work / _BEGAN).read_text()) if isinstance(work, Path) else None
     listed = {name for home, name in generation.files if home == generation.number}
     for left_over in [name for name in files.names(work) if name not in (*listed, _CLAIM)]:
         files.remove(work / left_over)  # of failed task attempts
@@ -417,6 +425,11 @@ def commit(path: Place, work: Place, generation: Generation, expected: str | Non
     with locked(path):
         if expected is not None:
             _check_current(path, expected)
+        elif isinstance(work, Path) and _applied_json(path) != began:
+            raise ConfigError(
+                f"changes were applied to {path} while it was built, which the new version may lack; nothing was "
+                f"written. Build it again while the query of changes is stopped."
+            )
         local = isinstance(work, Path)
         number = max(directories(path), default=0) + 1 if local else int(work.name.rpartition("-")[2])
         applied = generation.applied or _applied(path)
@@ -437,6 +450,11 @@ def _check_current(path: Place, expected: str) -> None:
             f"{path} got version {current} from another writer while changes were applied to {expected}; nothing was "
             f"written. Let one query write to a page file, and start it again."
         )
+
+
+def _applied_json(path: Place) -> dict[str, Any] | None:
+    found = _applied(path)
+    return None if found is None else asdict(found)
 
 
 def _applied(path: Place) -> Applied | None:

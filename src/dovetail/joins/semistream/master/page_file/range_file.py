@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from dovetail.engine import files
 from dovetail.engine.files import Place, located
 from dovetail.engine.memory import format_bytes
-from dovetail.errors import ConfigError, PlanError
+from dovetail.errors import PlanError
 from dovetail.joins.semistream.cells import (
     CELL,
     CellIndex,
@@ -34,10 +34,10 @@ from dovetail.joins.semistream.master.page_file.generation import (
     commit,
     directory,
 )
+from dovetail.joins.semistream.master.page_file.tables import checked
 from dovetail.joins.semistream.master.page_file.writer import PartWriter, as_table, page_size, part_name, store_part
 
 _STEP = 65_536
-_REPAIR = "build the page file again, or restore it from a copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +106,7 @@ def open_cells(home: Place, generation: Generation, ranged: Ranged) -> CellIndex
 
 
 def _cell_keys(path: Place, crc: int) -> pa.Array:
-    try:
-        data = files.mapped(path)
-    except OSError as error:
-        raise ConfigError(f"cannot open {path}: {error.strerror}; check permissions, or {_REPAIR}.") from error
-    if zlib.crc32(data) != crc:
-        raise ConfigError(f"{path} is damaged (checksum differs); {_REPAIR}.")
-    table = pa.ipc.open_file(data).read_all()
+    table = pa.ipc.open_file(checked(files.mapped, path, crc)).read_all()
     return table.column(0).chunk(0) if table.num_rows else pa.array([], table.schema.field(0).type)
 
 

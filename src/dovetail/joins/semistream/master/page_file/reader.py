@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -355,6 +355,8 @@ class PageFileSource:
     part: tuple[str, ...] = ()
     """Columns of the key that rows are looked up by, if not by all of them."""
     access: S3Access | None = dataclasses.field(default=None, repr=False, compare=False)
+
+    keeps_versions: ClassVar[bool] = True
 
     @property
     def place(self) -> Place:

@@ -20,6 +20,7 @@ from dovetail.joins.semistream.keys import Dense, Fences, Index, normal_of
 from dovetail.joins.semistream.master.page_file.generation import Generation, IndexFile, directory
 
 T = TypeVar("T")
+Data = TypeVar("Data", bytes, pa.Buffer)
 REPAIR = "build the page file again, or restore it from a copy"
 
 
@@ -47,14 +48,19 @@ def placed(table: pa.Table, part: int) -> pa.Table:
 
 def part_table(path: Place, crc: int) -> pa.Table:
     """Size, rows, checksums and fences of pages, from a file with this checksum."""
+    with pa.ipc.open_stream(checked(files.read, path, crc)) as stream:
+        return stream.read_all()
+
+
+def checked(read: Callable[[Place], Data], path: Place, crc: int) -> Data:
+    """The content of a file that has this checksum; a `ConfigError` if it has another or cannot be read."""
     try:
-        data = files.read(path)
+        data = read(path)
     except OSError as error:
         raise ConfigError(f"cannot read {path}: {error.strerror}; check permissions, or {REPAIR}.") from error
     if zlib.crc32(data) != crc:
         raise ConfigError(f"{path} is damaged (checksum differs); {REPAIR}.")
-    with pa.ipc.open_stream(data) as stream:
-        return stream.read_all()
+    return data
 
 
 def open_index(home: Place, generation: Generation, table: pa.Table) -> Index:

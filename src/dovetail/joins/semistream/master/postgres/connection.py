@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import atexit
-import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 import pyarrow as pa
 
 from dovetail.errors import ConfigError, PlanError
+from dovetail.joins.semistream.master.snapshots import Connections
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
 
-T = TypeVar("T")
 _HIDDEN = "***"
 _CONNECT_S = 10
 
@@ -66,52 +64,6 @@ def connect(url: str) -> Connection:
         return made
 
 
-# Connecting takes a hundred milliseconds, asking for a version one: idle connections are kept for the next reader.
-# They belong to this process: a forked child must not use its parent's connections.
-_idle: dict[tuple[int, str], list[Connection]] = {}
-_MOST_IDLE = 2
-
-
-def with_connection(url: str, use: Callable[[Connection], T]) -> tuple[Connection, T]:
-    """A connection and the result of `use`; an idle connection that is dead is replaced by a new one."""
-    waiting = _idle.get((os.getpid(), url), [])
-    while waiting:
-        connection = waiting.pop()
-        try:
-            return connection, use(connection)
-        except Exception:  # a new connection shows whether the connection or the request is at fault
-            connection.close()
-    connection = connect(url)
-    try:
-        with as_config_errors(url, "cannot read from"):
-            return connection, use(connection)
-    except BaseException:
-        connection.close()
-        raise
-
-
-def give_back(url: str, connection: Connection) -> None:
-    """Return the connection to the pool, with no transaction open, or close it if the pool is full."""
-    waiting = _idle.setdefault((os.getpid(), url), [])
-    try:
-        with connection.cursor() as cursor:
-            cursor.execute("ROLLBACK")
-    except Exception:  # it is dead; no harm, as it was used for reading only
-        connection.close()
-        return
-    if len(waiting) < _MOST_IDLE:
-        waiting.append(connection)
-    else:
-        connection.close()
-
-
-@atexit.register
-def _close_idle() -> None:
-    for (process, _), waiting in _idle.items():
-        while process == os.getpid() and waiting:
-            waiting.pop().close()
-
-
 def query(connection: Connection, sql: str, values: Sequence[str] | pa.RecordBatch = ()) -> pa.Table:
     """The rows of one query, whose values, some texts or one row of a batch, are sent apart from its text."""
     with connection.cursor() as cursor:
@@ -136,3 +88,11 @@ def as_config_errors(url: str, doing: str) -> Iterator[None]:
         reason = censored(" ".join(str(error).split(". SQLSTATE")[0].split("Query was:")[0].split()), url)
         # The driver's own error is not kept as the cause: its text may show what is hidden here.
         raise ConfigError(f"{doing} {without_password(url)}: {reason}; {hint}.") from None
+
+
+def _reset(connection: Connection) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("ROLLBACK")
+
+
+CONNECTIONS = Connections(connect, as_config_errors, _reset)

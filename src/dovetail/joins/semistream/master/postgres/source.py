@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,12 +14,11 @@ from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.master.pages import NoHistory
 from dovetail.joins.semistream.master.postgres.connection import (
+    CONNECTIONS,
     as_config_errors,
     check_url,
-    give_back,
     query,
     scalars,
-    with_connection,
     without_password,
 )
 from dovetail.joins.semistream.master.ranges import (
@@ -28,11 +26,11 @@ from dovetail.joins.semistream.master.ranges import (
     RangePages,
     Ranges,
     Table,
-    extended,
     fence_table,
     lay_out,
     quoted,
 )
+from dovetail.joins.semistream.master.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -62,8 +60,8 @@ class PostgresSource(NoHistory):
 
     def version(self) -> str:
         """A value that changes with every commit that could change the table, or the user's own marker."""
-        connection, found = with_connection(self.url, self.marker_of)
-        give_back(self.url, connection)
+        connection, found = CONNECTIONS.using(self.url, self.marker_of)
+        CONNECTIONS.give_back(self.url, connection)
         return found
 
     def marker_of(self, connection: Connection) -> str:
@@ -77,8 +75,7 @@ class PostgresSource(NoHistory):
     def open(self, version: str | None = None, device: Device | None = None) -> RangePages:
         """The table as it is now; a `ConfigError` if that is not the requested version: old ones cannot be read."""
         reader = PostgresReader(self, version)
-        with as_config_errors(self.url, "cannot read from"):
-            return RangePages(reader.ranges(), reader.version, reader, device)
+        return RangePages(reader.ranges(), reader.version, reader, device)
 
     def explain(self) -> str:
         """The table in some lines."""
@@ -88,19 +85,12 @@ class PostgresSource(NoHistory):
         return f"PostgreSQL table {self.table_name!r} at {without_password(self.url)}"
 
 
-class PostgresReader:
-    """One connection whose transaction sees one version, whatever others commit meanwhile.
+class PostgresReader(SnapshotReader):
+    """A connection to PostgreSQL that sees one version."""
 
-    A lost connection is opened again at the next read, which continues if the version still exists. The
-    transaction is open as long as the reader: close it when the version is no longer needed, or the server cannot
-    clean up rows that were deleted since; `rest` ends it between reads.
-    """
-
-    def __init__(self, source: PostgresSource, version: str | None) -> None:
-        self._source = source
-        self._closed = False
-        connection, self.version = self._begun(version)
-        self._keep(connection)
+    connections, errors = CONNECTIONS, staticmethod(as_config_errors)
+    _source: PostgresSource
+    table: PgTable
 
     @property
     def finds_keys(self) -> bool:
@@ -112,74 +102,19 @@ class PostgresReader:
         sent = sent_keys(self.table.key, key)
         return None if sent is None else self.rows(f"{self.table.select} WHERE {key_condition(self.table.key)}", sent)
 
-    def ranges(self) -> Ranges:
-        """The source's ranges, with more of them if rows were added at the end."""
-        return extended(self._source.ranges, self._source.page_bytes, self.table)
-
-    def rest(self) -> None:
-        """End the transaction, which keeps tables locked and deleted rows on the disk; the next read begins one."""
-        self._end()
-
-    def wake(self) -> bool:
-        """Begin a transaction if there is none; whether it sees the version."""
-        if not self._end.alive:
-            connection, (found, _) = with_connection(self._source.url, self._begin)
-            if found != self.version:
-                give_back(self._source.url, connection)
-                return False
-            self._keep(connection)
-        return True
-
-    def close(self) -> None:
-        """End the transaction and the connection; twice is fine."""
-        self._closed = True
-        self._end()
-
-    def rows(self, sql: str, values: Sequence[str] | pa.RecordBatch = ()) -> pa.RecordBatch:
-        """The rows of a query that selects all columns; by a new connection if this one is lost."""
-        if self._closed:
-            raise ValueError(f"{self._source} is closed; pages cannot be read.")
-        if self._end.alive:
-            try:
-                with as_config_errors(self._source.url, "cannot read from"):
-                    return self.table.rows(query(self._connection, sql, values))
-            except ConfigError:
-                self._end()
-        self._keep(self._begun(self.version)[0])
-        with as_config_errors(self._source.url, "cannot read from"):
-            return self.table.rows(query(self._connection, sql, values))
-
-    def _keep(self, connection: Connection) -> None:
-        source = self._source
-        self._connection = connection
-        self.table = PgTable(connection, source.table_name, source.columns, source.ranges.key)
-        self._end = weakref.finalize(self, give_back, self._source.url, connection)
-
-    def _begun(self, version: str | None) -> tuple[Connection, str]:
-        """A connection in a transaction that sees the version."""
-        connection, (found, columns) = with_connection(self._source.url, self._begin)
-        try:
-            self._check(version, found, columns)
-        except BaseException:
-            give_back(self._source.url, connection)
-            raise
-        return connection, found
-
-    def _begin(self, connection: Connection) -> tuple[str, tuple[PgColumn, ...]]:
+    def begin(self, connection: Connection) -> tuple[str, tuple[PgColumn, ...]]:
+        """Begin a transaction that sees one version."""
         with connection.cursor() as cursor:
             cursor.execute(_SNAPSHOT)
         return self._source.marker_of(connection), tuple(columns_of(connection, self._source.table_name))
 
-    def _check(self, version: str | None, found: str, columns: tuple[PgColumn, ...]) -> None:
-        source = self._source
-        if columns != source.columns:
-            now = ", ".join(f"{column.name} {column.pg_type}" for column in columns)
-            raise ConfigError(f"{source} now has columns [{now}]; name the store and plan the query again.")
-        if version not in (None, found):
-            raise ConfigError(
-                f"{source} has changed: version {version} is gone, now it is {found}. The server keeps no old "
-                f"versions; build a page file where a query must be able to read one again."
-            )
+    def table_on(self, connection: Connection) -> PgTable:
+        """The table as a connection sees it."""
+        return PgTable(connection, self._source.table_name, self._source.columns, self._source.ranges.key)
+
+    def query(self, connection: Connection, sql: str, values: Sequence[str] | pa.RecordBatch) -> pa.RecordBatch:
+        """The rows of a query that selects all columns."""
+        return self.table.rows(query(connection, sql, values))
 
 
 def postgres_source(
@@ -196,8 +131,8 @@ def postgres_source(
         ranges = lay_out(found, page_bytes)
         return columns, ranges, found.index_advice(ranges)
 
-    connection, (columns, ranges, advice) = with_connection(url, laid_out)
-    give_back(url, connection)
+    connection, (columns, ranges, advice) = CONNECTIONS.using(url, laid_out)
+    CONNECTIONS.give_back(url, connection)
     return PostgresSource(url, table, columns, ranges, page_bytes, marker, advice)
 
 
@@ -242,6 +177,11 @@ class PgColumn:
     pg_type: str
     arrow: pa.DataType
     by_bytes: bool = True  # whether its collation, if it has one, is already the order of bytes
+
+    @property
+    def kind(self) -> str:
+        """The name of its type."""
+        return self.pg_type
 
     @property
     def selected(self) -> str:

@@ -1,0 +1,189 @@
+"""Connections to database servers: kept for the next reader, and a reader whose transaction sees one version."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import weakref
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+import pyarrow as pa
+
+from dovetail.errors import ConfigError
+from dovetail.joins.semistream.master.ranges import Ranges, Table, extended
+
+T = TypeVar("T")
+_MOST_IDLE = 2
+
+
+class Connections:
+    """Idle connections of this process by URL: connecting takes a hundred milliseconds, asking for a version one.
+
+    They belong to the process that opened them: a forked child must not use its parent's connections.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[str], Any],
+        errors: Callable[[str, str], AbstractContextManager[None]],
+        reset: Callable[[Any], None],
+    ) -> None:
+        self._connect, self._errors, self._reset = connect, errors, reset
+        self._idle: dict[tuple[int, str], list[Any]] = {}
+        atexit.register(self._close)
+
+    def using(self, url: str, use: Callable[[Any], T]) -> tuple[Any, T]:
+        """A connection and the result of `use`; an idle connection that is dead is replaced by a new one."""
+        waiting = self._idle.get((os.getpid(), url), [])
+        while waiting:
+            connection = waiting.pop()
+            try:
+                return connection, use(connection)
+            except Exception:  # a new connection shows whether the connection or the request is at fault
+                connection.close()
+        connection = self._connect(url)
+        try:
+            with self._errors(url, "cannot read from"):
+                return connection, use(connection)
+        except BaseException:
+            connection.close()
+            raise
+
+    def give_back(self, url: str, connection: Any) -> None:
+        """Keep the connection, with no transaction open, or close it if there are enough."""
+        waiting = self._idle.setdefault((os.getpid(), url), [])
+        try:
+            self._reset(connection)
+        except Exception:  # it is dead; no harm, as it was used for reading only
+            connection.close()
+            return
+        if len(waiting) < _MOST_IDLE:
+            waiting.append(connection)
+        else:
+            connection.close()
+
+    def _close(self) -> None:
+        for (process, _), waiting in self._idle.items():
+            while process == os.getpid() and waiting:
+                waiting.pop().close()
+
+
+class TableSource(Protocol):
+    """A table of a server, as a source describes it."""
+
+    @property
+    def url(self) -> str:
+        """The server, with the password."""
+        ...
+
+    @property
+    def columns(self) -> tuple[Any, ...]:
+        """The columns when the store was named; each has a name and, as `kind`, its type in the database."""
+        ...
+
+    @property
+    def ranges(self) -> Ranges:
+        """Its pages."""
+        ...
+
+    @property
+    def page_bytes(self) -> int:
+        """About how large pages are."""
+        ...
+
+
+class SnapshotReader(ABC):
+    """One connection whose transaction sees one version, whatever others commit meanwhile.
+
+    A lost connection is opened again at the next read, which continues if the version still exists. The
+    transaction is open as long as the reader: close it when the version is no longer needed, or the server cannot
+    clean up rows that were deleted since; `rest` ends it between reads.
+    """
+
+    connections: Connections
+    errors: Callable[[str, str], AbstractContextManager[None]]
+
+    def __init__(self, source: TableSource, version: str | None) -> None:
+        self._source = source
+        self._closed = False
+        connection, self.version = self._begun(version)
+        self._keep(connection)
+
+    @abstractmethod
+    def begin(self, connection: Any) -> tuple[str, tuple[Any, ...]]:
+        """Begin a transaction that sees one version; the version, and the columns that the table has in it."""
+
+    @abstractmethod
+    def table_on(self, connection: Any) -> Table[Any]:
+        """The table as a connection sees it."""
+
+    @abstractmethod
+    def query(self, connection: Any, sql: str, values: Any) -> pa.RecordBatch:
+        """The rows of a query that selects all columns."""
+
+    def ranges(self) -> Ranges:
+        """The source's ranges, with more of them if rows were added at the end."""
+        with type(self).errors(self._source.url, "cannot read from"):
+            return extended(self._source.ranges, self._source.page_bytes, self.table)
+
+    def rest(self) -> None:
+        """End the transaction, which keeps tables locked and deleted rows on the disk; the next read begins one."""
+        self._end()
+
+    def wake(self) -> bool:
+        """Begin a transaction if there is none; whether it sees the version."""
+        if not self._end.alive:
+            connection, (found, _) = self.connections.using(self._source.url, self.begin)
+            if found != self.version:
+                self.connections.give_back(self._source.url, connection)
+                return False
+            self._keep(connection)
+        return True
+
+    def close(self) -> None:
+        """End the transaction and the connection; twice is fine."""
+        self._closed = True
+        self._end()
+
+    def rows(self, sql: str, values: Sequence[Any] | pa.RecordBatch = ()) -> pa.RecordBatch:
+        """The rows of a query that selects all columns; by a new connection if this one is lost."""
+        if self._closed:
+            raise ValueError(f"{self._source} is closed; pages cannot be read.")
+        if self._end.alive:
+            try:
+                with type(self).errors(self._source.url, "cannot read from"):
+                    return self.query(self._connection, sql, values)
+            except ConfigError:
+                self._end()
+        self._keep(self._begun(self.version)[0])
+        with type(self).errors(self._source.url, "cannot read from"):
+            return self.query(self._connection, sql, values)
+
+    def _keep(self, connection: Any) -> None:
+        self._connection = connection
+        self.table = self.table_on(connection)
+        self._end = weakref.finalize(self, self.connections.give_back, self._source.url, connection)
+
+    def _begun(self, version: str | None) -> tuple[Any, str]:
+        """A connection in a transaction that sees the version."""
+        connection, (found, columns) = self.connections.using(self._source.url, self.begin)
+        try:
+            self._check(version, found, columns)
+        except BaseException:
+            self.connections.give_back(self._source.url, connection)
+            raise
+        return connection, found
+
+    def _check(self, version: str | None, found: str, columns: tuple[Any, ...]) -> None:
+        source = self._source
+        if columns != source.columns:
+            now = ", ".join(f"{column.name} {column.kind}" for column in columns)
+            raise ConfigError(f"{source} now has columns [{now}]; name the store and plan the query again.")
+        if version not in (None, found):
+            raise ConfigError(
+                f"{source} has changed: version {version} is gone, now it is {found}. The server keeps no old "
+                f"versions; build a page file where a query must be able to read one again."
+            )
