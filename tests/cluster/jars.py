@@ -1,4 +1,4 @@
-"""Files from Maven Central, fetched by Spark itself: a Kafka broker, and Spark's connectors for Kafka and Avro.
+"""Files from Maven Central, fetched by Spark itself: a Kafka broker, and Spark's connectors for Kafka, Avro and S3.
 
 `fetch` runs outside the hosts, which have no network but their own. What it fetches stays in the cache of Dovetail.
 """
@@ -24,11 +24,18 @@ _WANTED = {_KAFKA: pyspark.__version__, _AVRO: pyspark.__version__}
 _NEAREST = {_KAFKA: "4.2.0", _TOKENS: "4.1.0-preview1", _AVRO: "4.1.1"}
 """Where that version cannot be had: the newest of each that could be, and that this Spark runs with."""
 _BROKER = "org.apache.kafka:kafka_2.13:4.1.1"
+_HADOOP = "org.apache.hadoop:hadoop-aws:{}"
+_SDK = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
+_SDK_VERSION = "2.35.4"
+"""The version that hadoop-aws names. The bundle that it asks for has every service of AWS, 690 MB; these parts are 35."""
+_NOT_FOR_S3 = f"{_PROVIDED},software.amazon.awssdk:bundle,org.wildfly.openssl:wildfly-openssl,io.netty:*,org.slf4j:*"
 
 
 def fetch(env: dict[str, str]) -> None:
     """Fetch the broker and the connectors, unless they are there."""
     _fetched("broker", [_BROKER], "", env)
+    store = [_HADOOP.format(_hadoop_version(env)), *(f"software.amazon.awssdk:{part}:{_SDK_VERSION}" for part in _SDK)]
+    assert _fetched("s3", store, _NOT_FOR_S3, env), f"{store} cannot be fetched"
     if jars("connectors"):
         return
     if not _fetched("connectors", [_SPARK.format(*one) for one in _WANTED.items()], _PROVIDED, env):
@@ -41,14 +48,25 @@ def fetch(env: dict[str, str]) -> None:
 
 
 def jars(name: str) -> list[Path]:
-    """The files that were fetched under a name: broker, connectors or tokens."""
+    """The files that were fetched under a name: broker, connectors, tokens or s3."""
     return sorted((_JARS / name / "jars").glob("*.jar"))
 
 
 def connectors() -> str:
-    """The connectors as a value of spark.jars."""
+    """The connectors for Kafka and Avro as a value of spark.jars; every host has them, as an image would."""
     every = [*jars("connectors"), *jars("tokens")]
-    return ",".join(str(next(jar for jar in every if name in jar.name)) for name in _NEEDED)
+    return ",".join(f"local:{next(jar for jar in every if name in jar.name)}" for name in _NEEDED)
+
+
+def store_connector() -> str:
+    """The connector for object stores as a value of spark.jars."""
+    return ",".join(f"local:{jar}" for jar in jars("s3"))
+
+
+def _hadoop_version(env: dict[str, str]) -> str:
+    """The version of Spark's own Hadoop, which a connector must have, too."""
+    (jar,) = Path(env["SPARK_HOME"]).glob("jars/hadoop-client-api-*.jar")
+    return jar.stem.removeprefix("hadoop-client-api-")
 
 
 def _fetched(name: str, packages: list[str], without: str, env: dict[str, str]) -> bool:

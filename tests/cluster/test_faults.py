@@ -36,6 +36,7 @@ from tests.cluster.test_families import (
 )
 
 import dovetail
+from dovetail.engine.remote import Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +47,7 @@ _CUT_S = 3.0
 _FRESH_S = 0.5
 
 Fault = Callable[[], str | None]
-Run = Callable[["SparkSession", Path], Any]
+Run = Callable[["SparkSession", Remote], Any]
 
 
 def processes(*words: str) -> list[psutil.Process]:
@@ -146,17 +147,17 @@ class Failing:
         self._thread.join()
 
 
-def online(spark: SparkSession, place: Path) -> Any:
+def online(spark: SparkSession, place: Remote) -> Any:
     left, right = stream(spark, place / "left", LEFT), stream(spark, place / "right", RIGHT)
     return drain(dovetail.online_join(left, right, on=ON, memory="4MB", retain="1 hour", owed="batch"), place)
 
 
-def enriched(spark: SparkSession, place: Path) -> Any:
-    store = dovetail.MasterStore.build(frame(spark, MASTER), place / "m.pages", key="k")
+def enriched(spark: SparkSession, place: Remote) -> Any:
+    store = dovetail.MasterStore.build(frame(spark, MASTER), str(place / "m.pages"), key="k")
     return drain(dovetail.enrich(stream(spark, place / "in", ORDERS), store, on="k", how="left", memory="4MB"), place)
 
 
-def joined(spark: SparkSession, _: Path) -> Any:
+def joined(spark: SparkSession, _: Remote) -> Any:
     left, right = frame(spark, LEFT), frame(spark, RIGHT)
     return dovetail.interval_join(left, right, on=ON, memory="4MB", algorithm="dip", **BOUNDS)
 
@@ -175,13 +176,12 @@ FAULTS: dict[Fault, tuple[Run, ...]] = {
 @pytest.mark.parametrize("moment", range(int(os.environ.get("CLUSTER_MOMENTS", "1"))))
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_the_answer_is_the_same(
-    spark: SparkSession, shared: Path, capsys: pytest.CaptureFixture[str], fault: Fault, moment: int
+    spark: SparkSession, shared: Remote, capsys: pytest.CaptureFixture[str], fault: Fault, moment: int
 ) -> None:
     run = CHANCE.choice(FAULTS[fault])
     answer, within_s = RUNS[run]
     for attempt in range(5):  # a run may be over before its moment
         place = shared / str(attempt)
-        place.mkdir()
         with Failing(fault, within_s / 2**attempt) as failing:
             found = bag(run(spark, place))
         assert found == answer

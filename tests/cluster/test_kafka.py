@@ -29,6 +29,7 @@ from tests.pipeline.test_postgres import rows_of
 from tests.semistream.master.server import Server
 
 from dovetail import DataError
+from dovetail.engine.remote import Remote
 from dovetail.pipeline.check import check_pipeline
 from dovetail.pipeline.file.read import read_pipeline
 from dovetail.pipeline.record.watch import Watch
@@ -198,14 +199,13 @@ path = "{shared}/files"
 NUMBER = '{"type": "record", "name": "number", "fields": [{"name": "n", "type": ["null", "long"]}]}'
 
 
-def test_json_to_avro_and_back_on_the_cluster(spark: SparkSession, broker: Broker, shared: Path) -> None:
+def test_json_to_avro_and_back_on_the_cluster(spark: SparkSession, broker: Broker, shared: Remote) -> None:
     """Executors on three hosts read and write; a message that is not as declared fails the run."""
-    (shared / "number.avsc").write_text(NUMBER)
+    (DATA / "number.avsc").write_text(NUMBER)
     broker.send("numbers", [json.dumps({"n": n}).encode() for n in range(90)], 1)
 
     def run(name: str, **parts: str) -> Watch:
-        file = shared / f"{name}.toml"
-        (shared / name).mkdir(exist_ok=True)
+        file = DATA / f"{name}.toml"
         file.write_text(CODED.format(shared=shared / name, server=ON_CLUSTER, **parts))
         pipeline = read_pipeline(file)
         assert check_pipeline(spark, pipeline) == []
@@ -224,15 +224,15 @@ def test_json_to_avro_and_back_on_the_cluster(spark: SparkSession, broker: Broke
         run("json", of="", schema='schema = "n long"')
 
 
-def test_what_a_check_says_of_avro(spark: SparkSession, shared: Path) -> None:
-    file = shared / "p.toml"
-    (shared / "number.avsc").write_text(NUMBER.replace("long", "lang"))
+def test_what_a_check_says_of_avro(spark: SparkSession, shared: Remote) -> None:
+    file = DATA / "p.toml"
+    (DATA / "number.avsc").write_text(NUMBER.replace("long", "lang"))
     file.write_text(CODED.format(shared=shared, server=SERVER, of="", schema='avro = "none.avsc"'))
     (problem,) = check_pipeline(spark, read_pipeline(file))
     assert "none.avsc cannot be read: No such file or directory" in problem.text
     file.write_text(CODED.format(shared=shared, server=SERVER, of="", schema='schema = "n long, m long"'))
     (problem,) = check_pipeline(spark, read_pipeline(file))
     assert "avro is no Avro schema" in problem.text
-    (shared / "number.avsc").write_text(NUMBER)
+    (DATA / "number.avsc").write_text(NUMBER)
     (problem,) = check_pipeline(spark, read_pipeline(file))
     assert "the schema has no field ['m']" in problem.text
