@@ -1,4 +1,4 @@
-"""`make cluster`: starts a Spark cluster on four hosts and an object store on a fifth, runs checks on a sixth, ends all.
+"""`make cluster`: starts a Spark cluster on four hosts and an object store on a fifth, runs checks on a sixth.
 
     python -m tests.cluster [arguments of pytest]
 
@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,8 +44,9 @@ def outside(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     env = os.environ | _environment()
     fetch(env)  # hosts have no network but their own
-    with tempfile.TemporaryDirectory() as bare:
-        env["CLUSTER_BARE"], env["CLUSTER_KEEPS"] = _bare(Path(bare)), f"{env['CLUSTER_KEEPS']}:{bare}"
+    with tempfile.TemporaryDirectory() as made:
+        env |= {"CLUSTER_BARE": _bare(Path(made) / "bare"), "CLUSTER_OTHER": _other(Path(made) / "other")}
+        env["CLUSTER_KEEPS"] += f":{made}"
         return _end_with(subprocess.Popen(alone([*_INSIDE, *arguments]), cwd=ROOT, env=env))
 
 
@@ -64,6 +67,14 @@ def _bare(place: Path) -> str:
     everything = next(Path(sys.prefix).glob("lib/python*/site-packages"))
     (inner / "all.pth").write_text(f"{everything}\n")  # whose own .pth files, one of them Dovetail's, are not read
     return str(place / "bin" / "python")
+
+
+def _other(place: Path) -> str:
+    """Dovetail under another patch version, which all hosts get."""
+    shutil.copytree(ROOT / "src", place, ignore=shutil.ignore_patterns("__pycache__"))
+    file = place / "dovetail" / "version.py"
+    file.write_text(re.sub(r'(\d+)"$', lambda found: f'{int(found[1]) + 1}"', file.read_text().rstrip()) + "\n")
+    return str(place)
 
 
 def _environment() -> dict[str, str]:

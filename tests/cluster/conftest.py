@@ -43,6 +43,8 @@ def spark() -> Iterator[SparkSession]:
 
     conf = {"spark.master": os.environ["CLUSTER_MASTER"], **APPLICATION}
     conf["spark.jars"] += f",{connectors()}"
+    conf |= {"spark.speculation": "true", "spark.speculation.quantile": "0.3"}
+    conf["spark.speculation.minTaskRuntime"] = "1h"  # a check that wants it sets less
     spark = session("cluster checks", conf=conf)
     yield spark
     spark.stop()

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import subprocess
@@ -21,9 +20,9 @@ import pytest
 from pyarrow import dataset
 from rich.console import Console
 from tests.cluster.broker import ON_CLUSTER, SERVER, Broker
-from tests.cluster.hosts import DATA, ROOT
-from tests.cluster.jars import connectors
-from tests.cluster.test_faults import SEED
+from tests.cluster.faults import MOMENTS, SEED
+from tests.cluster.hosts import DATA
+from tests.cluster.jars import EXAMPLE, connectors
 from tests.pipeline.kills import Killer
 from tests.pipeline.test_postgres import rows_of
 from tests.semistream.master.server import Server
@@ -38,9 +37,7 @@ from dovetail.pipeline.run import Run, watch_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLE = ROOT / "examples" / "pipelines" / "kafka_to_postgres.toml"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka", "ignore:read_text is deprecated")
-MOMENTS = int(os.environ.get("CLUSTER_MOMENTS", "1"))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PARTITIONS = {"orders": 3, "shipments": 2, "deliveries": 2}
 FIRST = 480
@@ -106,8 +103,9 @@ def broker() -> Iterator[Broker]:
 def example(place: Path) -> Path:
     """The example; its connectors are files that were fetched before, as these hosts cannot reach Maven Central."""
     place.mkdir()
-    text, n = re.subn(r'"spark.jars.packages" = ".*"', f'"spark.jars" = "{connectors()}"', EXAMPLE.read_text())
-    assert n == 1
+    text, n = re.subn(r'\n"spark.jars.*" = ".*"', "", EXAMPLE.read_text())
+    assert n == 3
+    text = text.replace("[pipeline.spark]", f'[pipeline.spark]\n"spark.jars" = "{connectors()}"')
     file = place / EXAMPLE.name
     file.write_text(text)
     return file

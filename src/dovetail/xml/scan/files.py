@@ -49,8 +49,8 @@ _MARKUP = "<?xml version=\"1.0\" encoding='abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJ
 def open_chunks(uri: str | Path, stores: Stores = NO_STORES) -> Iterator[bytes]:
     """The bytes of a file in pieces of at most half a megabyte, unpacked if it is gzip (whatever its name).
 
-    A path, a `file:` URI, an address at `s3a:` or `hdfs:`, or any URI that Arrow's file systems know. A truncated file is a `DataError`; one that is
-    missing, or that this process may not read, is a `ConfigError`.
+    A path, a `file:` URI, an address at `s3a:` or `hdfs:`, or any URI that Arrow's file systems know. A truncated file
+    is a `DataError`; one that is missing, or that this process may not read, is a `ConfigError`.
     """
     try:
         with _opened(str(uri), stores) as source:
