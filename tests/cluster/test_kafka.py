@@ -132,11 +132,19 @@ def compare(server: Server, broker: Broker, place: Path, shop: Shop) -> int:
     return sum((told - shop.delivered()).values())
 
 
+def forget_commits(checkpoint: Path) -> None:
+    """The checkpoint as a process leaves it that dies after the last row is written, and before that is noted."""
+    for commits in checkpoint.glob("*/commits"):
+        newest = max(int(one.name) for one in commits.glob("[0-9]*"))
+        (commits / str(newest)).unlink()
+        (commits / f".{newest}.crc").unlink(missing_ok=True)
+
+
 @pytest.mark.timeout(400 + 60 * MOMENTS)
 def test_the_example_killed_and_continued(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files and PostgreSQL have every row once, the topic has every row at least once."""
+    """Files and PostgreSQL have every row once, the topic has every row at least once, and some of them twice."""
     file, shop = example(DATA / "example"), Shop(600, SEED)
     for topic, partitions in PARTITIONS.items():
         broker.create(topic, partitions)
@@ -160,6 +168,9 @@ def test_the_example_killed_and_continued(
         broker.send("shipments", shipments[FIRST:], PARTITIONS["shipments"])
         command("run", file, "--once", "--page", file.parent / "page.html")
         repeated = compare(server, broker, file.parent, shop)
+        forget_commits(file.parent / "work" / "checkpoint")
+        command("run", file, "--once")
+        assert compare(server, broker, file.parent, shop) > repeated, "the topic takes what is sent again"
     watch = Watch.load(file.parent / "work" / "checkpoint" / "watch.json")
     assert [(lag.topic, lag.partition, lag.read, lag.behind) for lag in watch.lags("orders")] == [
         ("orders", at, 200, 0) for at in range(3)

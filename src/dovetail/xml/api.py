@@ -8,12 +8,13 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from dovetail.engine.remote import S3_SCHEMES, Remote
+from dovetail.engine.remote import S3_SCHEMES, Remote, reaching
 from dovetail.errors import PlanError
 from dovetail.request import takes
-from dovetail.spark.frames import parallelism, require_classic
+from dovetail.spark.frames import is_connect, parallelism, require_classic
 from dovetail.spark.places import place_of
 from dovetail.spark.task import MetricsSink
 from dovetail.xml.algebra.expressions import SEQUENCE, Call, Constant, Expression, Variable
@@ -192,7 +193,9 @@ def _atom(name: str, value: Any) -> Any:
 
 def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
     """URI and size of the XML files of a directory or glob on a file system that Hadoop knows, sorted by name."""
-    require_classic(spark, f"listing {pattern!r}", "give a local path, or use a classic session")
+    if is_connect(spark) and pattern.partition("://")[0] in S3_SCHEMES:
+        return _store_paths(spark, pattern)
+    require_classic(spark, f"listing {pattern!r}", "give a local path or s3a:, or use a classic session")
     gateway: Any = spark
     path = gateway._jvm.org.apache.hadoop.fs.Path(pattern)
     try:
@@ -204,6 +207,19 @@ def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
             f"{pattern!r} cannot be listed: {str(error).splitlines()[0]}", argument="collections"
         ) from error
     return sorted((str(file.getPath().toString()), int(file.getLen())) for file in listed)
+
+
+def _store_paths(spark: SparkSession, address: str) -> list[tuple[str, int]]:
+    """The same of a directory or file of a store, listed by this client."""
+    place = place_of(spark, address)
+    assert isinstance(place, Remote)  # noqa: S101  (asked only for addresses of a store)
+    with reaching(place):
+        found = [place.system.get_file_info(place.path)]
+        if found[0].type != fs.FileType.File:
+            found = place.system.get_file_info(fs.FileSelector(place.path, allow_not_found=True, recursive=True))
+            found = [one for one in found if one.type == fs.FileType.File and one.base_name.endswith(ENDINGS)]
+    scheme = address.partition("://")[0]
+    return sorted((f"{scheme}://{one.path}", one.size) for one in found)
 
 
 def _files(system: Any, status: Any) -> list[Any]:
