@@ -41,7 +41,7 @@ def read_tables(place: Remote, columns: list[str]) -> pa.Table:
 
 def refuse(seconds: float) -> None:
     """Have the store refuse all requests for a while."""
-    (server,) = (one for one in psutil.process_iter(["cmdline"]) if (one.info["cmdline"] or [])[-1:] == [__name__])
+    (server,) = (one for one in psutil.process_iter(["cmdline"]) if (one.info["cmdline"] or [])[1:] == ["-m", __name__])
     server.send_signal(signal.SIGUSR1)
     try:
         time.sleep(seconds)

@@ -11,10 +11,10 @@ from typing import Any
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from dovetail.engine.remote import S3_SCHEMES, Remote, reaching
+from dovetail.engine.remote import S3_SCHEMES, Remote
 from dovetail.errors import PlanError
 from dovetail.request import takes
-from dovetail.spark.frames import is_connect, parallelism, require_classic
+from dovetail.spark.frames import parallelism, require_classic
 from dovetail.spark.places import place_of
 from dovetail.spark.task import MetricsSink
 from dovetail.xml.algebra.expressions import SEQUENCE, Call, Constant, Expression, Variable
@@ -27,7 +27,7 @@ from dovetail.xml.execute.tasks import Job, Row, Typed
 from dovetail.xml.plan import XQueryPlan
 from dovetail.xml.request import Request, XQueryOptions
 from dovetail.xml.rules.order import Rewriting, rewrite
-from dovetail.xml.scan.files import ENDINGS, Collection, Stores, collection_of, local_paths
+from dovetail.xml.scan.files import ENDINGS, WILD, Collection, Stores, collection_of, local_paths
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.syntax.tree import Module, deep_stack
 from dovetail.xml.xdm.values import cast
@@ -193,9 +193,9 @@ def _atom(name: str, value: Any) -> Any:
 
 def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
     """URI and size of the XML files of a directory or glob on a file system that Hadoop knows, sorted by name."""
-    if is_connect(spark) and pattern.partition("://")[0] in S3_SCHEMES:
+    if pattern.partition("://")[0] in S3_SCHEMES and not {*WILD, "{"} & set(pattern):
         return _store_paths(spark, pattern)
-    require_classic(spark, f"listing {pattern!r}", "give a local path or s3a:, or use a classic session")
+    require_classic(spark, f"listing {pattern!r}", "give a local path or a directory at s3a:, or use a classic session")
     gateway: Any = spark
     path = gateway._jvm.org.apache.hadoop.fs.Path(pattern)
     try:
@@ -210,14 +210,16 @@ def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
 
 
 def _store_paths(spark: SparkSession, address: str) -> list[tuple[str, int]]:
-    """The same of a directory or file of a store, listed by this client."""
+    """The same of a directory or file of a store, without Hadoop."""
     place = place_of(spark, address)
     assert isinstance(place, Remote)  # noqa: S101  (asked only for addresses of a store)
-    with reaching(place):
+    try:
         found = [place.system.get_file_info(place.path)]
         if found[0].type != fs.FileType.File:
             found = place.system.get_file_info(fs.FileSelector(place.path, allow_not_found=True, recursive=True))
             found = [one for one in found if one.type == fs.FileType.File and one.base_name.endswith(ENDINGS)]
+    except OSError as error:
+        raise PlanError(f"{address!r} cannot be listed: {error}", argument="collections") from error
     scheme = address.partition("://")[0]
     return sorted((f"{scheme}://{one.path}", one.size) for one in found)
 

@@ -187,7 +187,7 @@ def is_at_or_below(address: str, place: str) -> bool:
     return inside and ".." not in address.split("/")
 
 
-_WILD = frozenset("*?[")
+WILD = frozenset("*?[")
 ENDINGS = (".xml", ".xml.gz")
 
 
@@ -234,7 +234,7 @@ def local_paths(pattern: str) -> list[tuple[str, int]] | None:
     if "://" in pattern and place.scheme != "file":
         return None
     path = unquote(place.path) if place.scheme == "file" else pattern
-    if _WILD & set(path):
+    if WILD & set(path):
         anchor = Path(path).anchor
         found = list(Path(anchor or ".").glob(str(Path(path).relative_to(anchor) if anchor else path)))
     elif Path(path).is_dir():
