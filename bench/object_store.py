@@ -11,11 +11,32 @@ from collections import Counter
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from io import BufferedIOBase, BytesIO
+from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 KEY, SECRET = "reader-of-tests", "secret-of-tests-5f1c"
+
+
+def settings_of(endpoint: str) -> dict[str, str]:
+    """The settings with which Spark reaches a store at this address."""
+    return {
+        "spark.hadoop.fs.s3a.endpoint": endpoint,
+        "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
+        "spark.hadoop.fs.s3a.access.key": KEY,
+        "spark.hadoop.fs.s3a.secret.key": SECRET,
+        "spark.hadoop.fs.s3a.path.style.access": "true",
+        "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
+    }
+
+
+class Object(NamedTuple):
+    """What is stored under a key; readers compare the tag, to see that they read one object."""
+
+    data: bytes
+    at: float
+    tag: str
 
 
 class ObjectStore(ThreadingHTTPServer):
@@ -29,11 +50,11 @@ class ObjectStore(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 256
 
-    def __init__(self, bucket: str = "data", latency_s: float = 0.0, address: str = "127.0.0.1") -> None:
-        super().__init__((address, 0), _Handler)
+    def __init__(self, bucket: str = "data", latency_s: float = 0.0, address: str = "127.0.0.1", port: int = 0) -> None:
+        super().__init__((address, port), _Handler)
         self.bucket, self.latency_s, self.down, self.forgetful = bucket, latency_s, False, False
         self.unsettled = 0
-        self.objects: dict[str, tuple[bytes, float]] = {}
+        self.objects: dict[str, Object] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.requests: Counter[str] = Counter()
         self.guard = threading.Lock()
@@ -48,21 +69,14 @@ class ObjectStore(ThreadingHTTPServer):
     @property
     def settings(self) -> dict[str, str]:
         """The settings with which Spark reaches it."""
-        return {
-            "spark.hadoop.fs.s3a.endpoint": self.endpoint,
-            "spark.hadoop.fs.s3a.endpoint.region": "us-east-1",
-            "spark.hadoop.fs.s3a.access.key": KEY,
-            "spark.hadoop.fs.s3a.secret.key": SECRET,
-            "spark.hadoop.fs.s3a.path.style.access": "true",
-            "spark.hadoop.fs.s3a.connection.ssl.enabled": "false",
-        }
+        return settings_of(self.endpoint)
 
     def put(self, key: str, data: bytes, only_new: bool = False) -> bool:
         """Store an object; False if it must be new and is not."""
         with self.guard:
             if only_new and not self.forgetful and key in self.objects:
                 return False
-            self.objects[key] = (data, time.time())
+            self.objects[key] = Object(data, time.time(), _etag(data))
             return True
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -142,7 +156,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _served  # noqa: N815  (the names that http.server calls)
 
-    def _found(self, key: str) -> tuple[bytes, float]:
+    def _found(self, key: str) -> Object:
         try:
             return self.server.objects[key]
         except KeyError:
@@ -151,37 +165,43 @@ class _Handler(BaseHTTPRequestHandler):
     def _head(self, key: str, query: dict[str, str], body: bytes) -> None:
         if not key:
             return self._answer(200)
-        data, at = self._found(key)
-        return self._answer(200, b"", Content_Length=str(len(data)), **_stamps(data, at))
+        found = self._found(key)
+        return self._answer(200, b"", Content_Length=str(len(found.data)), **_stamps(found))
 
     def _get(self, key: str, query: dict[str, str], body: bytes) -> None:
         if not key:
             return self._xml(_listing(self.server, query))
-        data, at = self._found(key)
+        found = self._found(key)
+        data = found.data
+        if self.headers.get("If-Match", found.tag) != found.tag:
+            raise _RefusalError(412, "PreconditionFailed")
         wanted = self.headers.get("Range")
         if wanted is None:
-            return self._answer(200, data, **_stamps(data, at))
+            return self._answer(200, data, **_stamps(found))
         first, _, last = wanted.removeprefix("bytes=").partition("-")
         start, stop = int(first), min(len(data), int(last or len(data) - 1) + 1)
         if start >= stop:
             raise _RefusalError(416, "InvalidRange")
         span = f"bytes {start}-{stop - 1}/{len(data)}"
-        return self._answer(206, data[start:stop], Content_Range=span, **_stamps(b"", at))
+        return self._answer(206, data[start:stop], Content_Range=span, **_stamps(found))
 
     def _put(self, key: str, query: dict[str, str], body: bytes) -> None:
         if "uploadId" in query:
+            if query["uploadId"] not in self.server.uploads:
+                raise _RefusalError(404, "NoSuchUpload")
             self.server.uploads[query["uploadId"]][int(query["partNumber"])] = body
             return self._answer(200, ETag=_etag(body))
         source = self.headers.get("x-amz-copy-source")
         if source is not None:
-            body = self._found(unquote(source).lstrip("/").partition("/")[2])[0]
+            body = self._found(unquote(source).lstrip("/").partition("/")[2]).data
         if self.server.unsettled and self.headers.get("If-None-Match") == "*":
             self.server.unsettled -= 1
             raise _RefusalError(409, "ConditionalRequestConflict")
         if not self.server.put(key, body, self.headers.get("If-None-Match") == "*"):
             raise _RefusalError(412, "PreconditionFailed")
         if source is not None:
-            return self._xml(f"<CopyObjectResult><ETag>{_etag(body)}</ETag></CopyObjectResult>")
+            stamp = f"<LastModified>{_time(time.time())}</LastModified>"
+            return self._xml(f"<CopyObjectResult>{stamp}<ETag>{_etag(body)}</ETag></CopyObjectResult>")
         return self._answer(200, ETag=_etag(body))
 
     def _post(self, key: str, query: dict[str, str], body: bytes) -> None:
@@ -196,9 +216,13 @@ class _Handler(BaseHTTPRequestHandler):
             return self._xml(
                 f"<InitiateMultipartUploadResult><UploadId>{number}</UploadId></InitiateMultipartUploadResult>"
             )
-        parts = self.server.uploads.pop(query["uploadId"])
+        parts = self.server.uploads.get(query["uploadId"])
+        if parts is None:
+            raise _RefusalError(404, "NoSuchUpload")
         data = b"".join(parts[number] for number in sorted(parts))
-        self.server.put(key, data)
+        if not self.server.put(key, data, self.headers.get("If-None-Match") == "*"):
+            raise _RefusalError(412, "PreconditionFailed")
+        self.server.uploads.pop(query["uploadId"], None)
         return self._xml(f"<CompleteMultipartUploadResult><ETag>{_etag(data)}</ETag></CompleteMultipartUploadResult>")
 
     def _delete(self, key: str, query: dict[str, str], body: bytes) -> None:
@@ -251,8 +275,12 @@ def _etag(data: bytes) -> str:
     return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
 
 
-def _stamps(data: bytes, at: float) -> dict[str, str]:
-    return {"Last_Modified": formatdate(at, usegmt=True), "ETag": _etag(data[:64]), "Accept_Ranges": "bytes"}
+def _stamps(found: Object) -> dict[str, str]:
+    return {"Last_Modified": formatdate(found.at, usegmt=True), "ETag": found.tag, "Accept_Ranges": "bytes"}
+
+
+def _time(at: float) -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at))
 
 
 def _listing(store: ObjectStore, query: dict[str, str]) -> str:
@@ -261,19 +289,19 @@ def _listing(store: ObjectStore, query: dict[str, str]) -> str:
     after = query.get("continuation-token") or query.get("start-after") or ""
     most = int(query.get("max-keys") or 1000)
     with store.guard:
-        known = {key: (len(data), at) for key, (data, at) in store.objects.items() if key.startswith(prefix)}
+        known = {key: found for key, found in store.objects.items() if key.startswith(prefix)}
     shown: dict[str, str] = {}
     for key in sorted(known):
-        size, at = known[key]
         inside = key[len(prefix) :]
         if delimiter and delimiter in inside:
             name = prefix + inside.partition(delimiter)[0] + delimiter
             shown[name] = f"<CommonPrefixes><Prefix>{escape(name)}</Prefix></CommonPrefixes>"
         else:
-            stamp = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(at))
+            found = known[key]
             shown[key] = (
-                f"<Contents><Key>{escape(key)}</Key><LastModified>{stamp}</LastModified><ETag>&quot;0&quot;</ETag>"
-                f"<Size>{size}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+                f"<Contents><Key>{escape(key)}</Key><LastModified>{_time(found.at)}</LastModified>"
+                f"<ETag>{escape(found.tag)}</ETag><Size>{len(found.data)}</Size>"
+                f"<StorageClass>STANDARD</StorageClass></Contents>"
             )
     names = [name for name in sorted(shown) if name > after]
     page = names[:most]

@@ -1,4 +1,4 @@
-"""`make cluster`: starts a Spark cluster of four hosts, runs the checks on it from a fifth, and takes everything down.
+"""`make cluster`: starts a Spark cluster on four hosts and an object store on a fifth, runs checks on a sixth.
 
     python -m tests.cluster [arguments of pytest]
 
@@ -9,15 +9,19 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.request
+import venv
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.hosts import DRIVER, MASTER, ROOT, WORKERS, Host, alone, make_switch, on, refusal
+from tests.cluster.hosts import DRIVER, MASTER, ROOT, STORE, WORKERS, Host, alone, make_switch, on, refusal
 from tests.cluster.jars import fetch
 from tests.quick_java import QUICK_JAVA
 
@@ -26,6 +30,8 @@ from dovetail.spark.java import find_java
 from dovetail.spark.settings import spark_home
 
 _LOGS = Path("/run/logs")
+_INSIDE = (sys.executable, "-m", "tests.cluster", "--inside")
+_SPARK = (f"{os.environ.get('SPARK_HOME')}/bin/spark-class",)
 _START_S = 120.0
 
 
@@ -38,8 +44,13 @@ def outside(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     env = os.environ | _environment()
     fetch(env)  # hosts have no network but their own
-    command = [sys.executable, "-m", "tests.cluster", "--inside", *arguments]
-    process = subprocess.Popen(alone(command), cwd=ROOT, env=env)
+    with tempfile.TemporaryDirectory() as made:
+        env |= {"CLUSTER_BARE": _bare(Path(made) / "bare"), "CLUSTER_OTHER": _other(Path(made) / "other")}
+        env["CLUSTER_KEEPS"] += f":{made}"
+        return _end_with(subprocess.Popen(alone([*_INSIDE, *arguments]), cwd=ROOT, env=env))
+
+
+def _end_with(process: subprocess.Popen[bytes]) -> int:
     try:
         return process.wait()
     except KeyboardInterrupt:
@@ -47,6 +58,23 @@ def outside(arguments: list[str]) -> int:
     finally:
         process.kill()  # the namespaces end with it
         process.wait()
+
+
+def _bare(place: Path) -> str:
+    """A Python that has everything but Dovetail, which all hosts get."""
+    venv.create(place, symlinks=True)
+    inner = next(place.glob("lib/python*/site-packages"))
+    everything = next(Path(sys.prefix).glob("lib/python*/site-packages"))
+    (inner / "all.pth").write_text(f"{everything}\n")  # whose own .pth files, one of them Dovetail's, are not read
+    return str(place / "bin" / "python")
+
+
+def _other(place: Path) -> str:
+    """Dovetail under another patch version, which all hosts get."""
+    shutil.copytree(ROOT / "src", place, ignore=shutil.ignore_patterns("__pycache__"))
+    file = place / "dovetail" / "version.py"
+    file.write_text(re.sub(r'(\d+)"$', lambda found: f'{int(found[1]) + 1}"', file.read_text().rstrip()) + "\n")
+    return str(place)
 
 
 def _environment() -> dict[str, str]:
@@ -70,11 +98,12 @@ def inside(arguments: list[str]) -> int:
     _LOGS.mkdir()
     started = time.monotonic()
     spark = f"spark://{MASTER.name}:7077"
-    _start(MASTER, "org.apache.spark.deploy.master.Master", "--host", MASTER.name, "--port", "7077")
+    _start(STORE, sys.executable, "-m", "tests.cluster.store")
+    _start(MASTER, *_SPARK, "org.apache.spark.deploy.master.Master", "--host", MASTER.name, "--port", "7077")
     _wait_for(0)
     for host in WORKERS:
         worker = ("--host", host.name, "--cores", "2", "--memory", "2500m", "--work-dir", "/home/data/work", spark)
-        _start(host, "org.apache.spark.deploy.worker.Worker", *worker)
+        _start(host, *_SPARK, "org.apache.spark.deploy.worker.Worker", *worker)
     _wait_for(len(WORKERS))
     print(f"one master and {len(WORKERS)} workers after {time.monotonic() - started:.0f} s", flush=True)
     checks = ["-m", "pytest", "-n", "0", "-p", "no:cacheprovider", "-c", str(ROOT / "pyproject.toml")]
@@ -88,8 +117,7 @@ def inside(arguments: list[str]) -> int:
 
 def _start(host: Host, *command: str) -> None:
     with (_LOGS / host.name).open("wb") as log:
-        spark_class = f"{os.environ['SPARK_HOME']}/bin/spark-class"
-        subprocess.Popen(on(host, [spark_class, *command]), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        subprocess.Popen(on(host, list(command)), stdout=log, stderr=log, stdin=subprocess.DEVNULL)
 
 
 def _wait_for(workers: int) -> None:

@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from tests.cluster.hosts import SHARED
-from tests.cluster.jars import connectors
+from tests.cluster.hosts import MOUNTED
+from tests.cluster.jars import connectors, store_connector
+from tests.cluster.store import SETTINGS, place_for
 from tests.quick_java import QUICK_JAVA
+
+from dovetail.engine.remote import Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +31,8 @@ APPLICATION = {
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.executor.extraJavaOptions": QUICK_JAVA,
     "spark.driver.extraJavaOptions": QUICK_JAVA,
+    "spark.jars": store_connector(),
+    **SETTINGS,
 }
 
 
@@ -36,15 +41,28 @@ def spark() -> Iterator[SparkSession]:
     """A session whose three executors are on three hosts."""
     from dovetail.spark.session import session
 
-    conf = {"spark.master": os.environ["CLUSTER_MASTER"], "spark.jars": connectors(), **APPLICATION}
+    conf = {"spark.master": os.environ["CLUSTER_MASTER"], **APPLICATION}
+    conf["spark.jars"] += f",{connectors()}"
+    conf |= {"spark.speculation": "true", "spark.speculation.quantile": "0.3"}
+    conf["spark.speculation.minTaskRuntime"] = "1h"  # a check that wants it sets less
     spark = session("cluster checks", conf=conf)
     yield spark
     spark.stop()
 
 
 @pytest.fixture
-def shared(request: pytest.FixtureRequest) -> Path:
-    """A directory that all hosts share, as on a network file system."""
-    place = SHARED / request.node.name.replace("[", "-").replace("]", "")
+def shared(request: pytest.FixtureRequest) -> Remote:
+    """A directory of the object store, which is all that hosts share."""
+    return place_for(_name(request))
+
+
+@pytest.fixture
+def mounted(request: pytest.FixtureRequest) -> Path:
+    """A directory that all hosts mount, as of a network file system."""
+    place = MOUNTED / _name(request)
     place.mkdir()
     return place
+
+
+def _name(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name).replace("[", "-").replace("]", "")

@@ -6,10 +6,12 @@ ends all processes of all hosts and removes their networks and directories; noth
     the switch           a bridge that all hosts are connected to; the command itself
     driver               where the checks run
     master, worker1..3   Spark's standalone manager
+    store                an object store with the protocol of S3
 
 The installed environment is the file system of this machine, read-only, as a container image would be. Everything that
-can be written is a host's own: /tmp, /var/tmp, /dev/shm, and below /home its home and its data. Only `SHARED` is one
-directory on all of them, as a network file system would be.
+can be written is a host's own: /tmp, /var/tmp, /dev/shm, and below /home its home and its data. Hosts share the network
+and the object store. `MOUNTED` is one directory on all of them, as a network file system would be: only the checks of
+what such a directory is good for use it (test_places.py).
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-HOME, DATA, SHARED = Path("/home/spark"), Path("/home/data"), Path("/home/shared")
+HOME, DATA, MOUNTED = Path("/home/spark"), Path("/home/data"), Path("/home/mounted")
 _OWN = ("/tmp", "/var/tmp", "/dev/shm", "/home")
 _RUN = Path("/run")
 _NETWORK = "10.77.0"
@@ -44,7 +46,8 @@ class Host:
 
 DRIVER, MASTER = Host("driver", 2), Host("master", 10)
 WORKERS = (Host("worker1", 11), Host("worker2", 12), Host("worker3", 13, has_home=False))
-HOSTS = (DRIVER, MASTER, *WORKERS)
+STORE = Host("store", 20)
+HOSTS = (DRIVER, MASTER, *WORKERS, STORE)
 
 
 def run(*command: object) -> None:
@@ -76,7 +79,7 @@ def make_switch() -> None:
     """Make the bridge and all hosts' networks in this namespace; what is mounted here is not seen outside."""
     run("mount", "--make-rprivate", "/")
     run("mount", "-t", "tmpfs", "tmpfs", _RUN)
-    (_RUN / "shared").mkdir()
+    (_RUN / "mounted").mkdir()
     (_RUN / "hosts").write_text("127.0.0.1 localhost\n" + "".join(f"{h.address} {h.name}\n" for h in HOSTS))
     run("ip", "link", "set", "lo", "up")
     run("ip", "link", "add", "name", "bridge", "type", "bridge")
@@ -131,8 +134,8 @@ def _own_directories(kept: list[Path]) -> None:
             place.mkdir(parents=True)
             run("mount", "--bind", before / place.relative_to("/"), place)
             run("mount", "-o", "remount,bind,ro", place)
-    SHARED.mkdir()
-    run("mount", "--bind", _RUN / "shared", SHARED)
+    MOUNTED.mkdir()
+    run("mount", "--bind", _RUN / "mounted", MOUNTED)
     run("mount", "-t", "tmpfs", "tmpfs", _RUN)  # over all of it: the switch is not seen from here
     run("mount", "-o", "remount,bind,ro", "/")
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests import oracle
+from tests.cluster.store import write_table
 
 import dovetail
+from dovetail.engine import files
+from dovetail.engine.remote import Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,17 +40,21 @@ def frame(spark: SparkSession, rows: Rows) -> DataFrame:
     return spark.createDataFrame([tuple(row.values()) for row in rows], names).repartition(6)
 
 
-def stream(spark: SparkSession, place: Path, rows: Rows, files: int = 2) -> DataFrame:
-    """A stream of files that all hosts see, one a micro-batch."""
-    place.mkdir()
+def write_files(place: Remote, rows: Rows, parts: int) -> None:
+    """The rows as so many Parquet files in the object store."""
     schema = pa.schema([(name, pa.int64()) for name in rows[0]])
-    for at in range(files):
-        pq.write_table(pa.Table.from_pylist(rows[at::files], schema=schema), place / f"{at}.parquet")
+    for at in range(parts):
+        write_table(pa.Table.from_pylist(rows[at::parts], schema=schema), place / f"{at}.parquet")
+
+
+def stream(spark: SparkSession, place: Remote, rows: Rows, parts: int = 2) -> DataFrame:
+    """A stream of files in the object store, one a micro-batch."""
+    write_files(place, rows, parts)
     names = ", ".join(f"{name} long" for name in rows[0])
     return spark.readStream.schema(names).option("maxFilesPerTrigger", 1).parquet(str(place))
 
 
-def drain(answers: DataFrame, place: Path) -> DataFrame:
+def drain(answers: DataFrame, place: Remote) -> DataFrame:
     """What a stream has written when all its input is read."""
     writer = answers.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
     writer.option("path", str(place / "out")).trigger(availableNow=True).start().awaitTermination()
@@ -87,7 +92,7 @@ def test_interval_counts(spark: SparkSession) -> None:
     )
 
 
-def test_interval_join_of_micro_batches(spark: SparkSession, shared: Path) -> None:
+def test_interval_join_of_micro_batches(spark: SparkSession, shared: Remote) -> None:
     right, out = frame(spark, RIGHT), str(shared / "out")
 
     def join(rows: DataFrame, _: int) -> None:
@@ -116,16 +121,16 @@ ORDERS = [
 ENRICHED = oracle.bag(oracle.flat(oracle.enrich(ORDERS, MASTER, [("k", "k")], "left"), ["order", "k"], ["word"]))
 
 
-def test_enrich(spark: SparkSession, shared: Path) -> None:
-    store = dovetail.MasterStore.build(frame(spark, MASTER), shared / "m.pages", key="k")
+def test_enrich(spark: SparkSession, shared: Remote) -> None:
+    store = dovetail.MasterStore.build(frame(spark, MASTER), str(shared / "m.pages"), key="k")
     for exchange in ("none", "master"):
         answers = dovetail.enrich(frame(spark, ORDERS), store, on="k", how="left", memory="4MB", exchange=exchange)
         assert bag(answers) == ENRICHED
 
 
 @pytest.mark.parametrize("mode", ["per_batch", "carry"])
-def test_enrich_of_a_stream(spark: SparkSession, shared: Path, mode: str) -> None:
-    store = dovetail.MasterStore.build(frame(spark, MASTER), shared / "m.pages", key="k")
+def test_enrich_of_a_stream(spark: SparkSession, shared: Remote, mode: str) -> None:
+    store = dovetail.MasterStore.build(frame(spark, MASTER), str(shared / "m.pages"), key="k")
     rows = stream(spark, shared / "in", ORDERS)
     answers = dovetail.enrich(rows, store, on="k", how="left", memory="4MB", mode=mode)
     assert bag(drain(answers, shared)) == ENRICHED
@@ -139,16 +144,16 @@ def test_online_join(spark: SparkSession) -> None:
     assert bag(answers) == ONLINE
 
 
-def test_online_join_of_streams(spark: SparkSession, shared: Path) -> None:
+def test_online_join_of_streams(spark: SparkSession, shared: Remote) -> None:
     left, right = stream(spark, shared / "left", LEFT), stream(spark, shared / "right", RIGHT)
     answers = dovetail.online_join(left, right, on=ON, memory="4MB", retain="1 hour", owed="batch")
     assert bag(drain(answers, shared)) == ONLINE
 
 
-def test_xquery(spark: SparkSession, shared: Path) -> None:
+def test_xquery(spark: SparkSession, shared: Remote) -> None:
     for at in range(12):
         rows = "".join(f"<row id='{row['l_id']}'>{row['l_start']}</row>" for row in LEFT[at::12])
-        (shared / f"{at}.xml").write_text(f"<rows>{rows}</rows>")
+        files.write(shared / f"{at}.xml", f"<rows>{rows}</rows>".encode())
     query = 'for $r in collection("/rows")/rows/row where xs:integer($r) ge 200 return data($r/@id)'
     found = dovetail.xquery(spark, query, {"/rows": str(shared)}, partitions=6).collect()
     assert sorted(int(row.item) for row in found) == sorted(row["l_id"] for row in LEFT if row["l_start"] >= 200)

@@ -6,18 +6,25 @@ A run prints its seed: `CLUSTER_SEED=7 make cluster` has the faults at the same 
 
 from __future__ import annotations
 
-import os
-import random
-import signal
-import threading
-import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
-import psutil
 import pytest
-from tests.cluster.hosts import WORKERS, in_switch
+from tests import oracle
+from tests.cluster.faults import (
+    CHANCE,
+    MOMENTS,
+    SEED,
+    Failing,
+    Fault,
+    executor,
+    host_cut_off,
+    python_worker,
+    resident_process,
+    shuffle_blocks,
+    slow_worker,
+    store_refuses,
+)
 from tests.cluster.test_families import (
     BOUNDS,
     ENRICHED,
@@ -36,156 +43,126 @@ from tests.cluster.test_families import (
 )
 
 import dovetail
+from dovetail.engine.remote import Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SEED = int(os.environ.get("CLUSTER_SEED") or random.SystemRandom().randrange(10_000))
-CHANCE = random.Random(SEED)
-_CUT_S = 3.0
-_FRESH_S = 0.5
-
-Fault = Callable[[], str | None]
-Run = Callable[["SparkSession", Path], Any]
+Run = Callable[["SparkSession", Remote], Any]
 
 
-def processes(*words: str) -> list[psutil.Process]:
-    """Processes of all hosts whose command has these words; the driver's own do not count."""
-    own = {os.getpid(), *(child.pid for child in psutil.Process().children(recursive=True))}
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        line = " ".join(process.info["cmdline"] or ())
-        if process.pid not in own and all(word in line for word in words):
-            found.append(process)
-    return sorted(found, key=lambda process: process.pid)
-
-
-def kill_one(found: list[psutil.Process]) -> str | None:
-    if not found:
-        return None
-    one = CHANCE.choice(found)
-    try:
-        one.send_signal(signal.SIGKILL)
-    except psutil.NoSuchProcess:
-        return None
-    return f"process {one.pid} was killed"
-
-
-def executor() -> str | None:
-    """An executor is killed: the worker starts another, shuffle files and state of the first are gone."""
-    return kill_one(processes("CoarseGrainedExecutorBackend"))
-
-
-def python_worker() -> str | None:
-    """A Python worker is killed in a task, or between tasks."""
-    daemons = {process.pid for process in processes("dovetail.spark.daemon") if _parent(process) == "java"}
-    children = [one for one in processes("dovetail.spark.daemon") if one.ppid() in daemons and not _is_leader(one)]
-    return kill_one(children)
-
-
-def resident_process() -> str | None:
-    """The process that keeps running joins is killed."""
-    daemons = {process.pid for process in processes("dovetail.spark.daemon") if _parent(process) == "java"}
-    children = [one for one in processes("dovetail") if one.ppid() in daemons and _is_leader(one)]
-    return kill_one(children)
-
-
-def host_cut_off() -> str | None:
-    """A worker host has no network for some seconds."""
-    host = CHANCE.choice(WORKERS)
-    in_switch("ip", "link", "set", "dev", host.name, "down")
-    time.sleep(_CUT_S)
-    in_switch("ip", "link", "set", "dev", host.name, "up")
-    return f"{host.name} was cut off"
-
-
-def shuffle_blocks() -> str | None:
-    """Shuffle files that were just written are lost: tasks that fetch them fail, and the stage before runs again."""
-    roots = [Path(f"/proc/{one.pid}/root/tmp") for one in processes("CoarseGrainedExecutorBackend")]
-    written = [file for root in roots for file in root.glob("spark-*/executor-*/blockmgr-*/*/shuffle_*.data")]
-    fresh = [file for file in written if file.exists() and time.time() - file.stat().st_mtime < _FRESH_S]
-    for file in fresh:
-        file.unlink(missing_ok=True)
-    return f"{len(fresh)} shuffle files were deleted" if fresh else None
-
-
-def _parent(process: psutil.Process) -> str:
-    try:
-        return str(process.parent().name()) if process.parent() else ""
-    except psutil.NoSuchProcess:
-        return ""
-
-
-def _is_leader(process: psutil.Process) -> bool:
-    """Whether a process has a session of its own, as the resident process has."""
-    try:
-        return os.getsid(process.pid) == process.pid
-    except ProcessLookupError:
-        return False
-
-
-class Failing:
-    """Has a fault happen at a random moment after the block has begun; `happened` says what did."""
-
-    def __init__(self, fault: Fault, within_s: float) -> None:
-        self.happened: list[str] = []
-        self._over, self._fault, self._delay_s = threading.Event(), fault, CHANCE.uniform(0.0, within_s)
-        self._thread = threading.Thread(target=self._wait_and_fail)
-
-    def _wait_and_fail(self) -> None:
-        self._over.wait(self._delay_s)
-        while not self.happened and not self._over.wait(0.02):
-            self.happened.extend(filter(None, [self._fault()]))
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
-
-
-def online(spark: SparkSession, place: Path) -> Any:
+def online(spark: SparkSession, place: Remote) -> Any:
+    """Two streams, their state and checkpoint, and the files that Spark writes."""
     left, right = stream(spark, place / "left", LEFT), stream(spark, place / "right", RIGHT)
-    return drain(dovetail.online_join(left, right, on=ON, memory="4MB", retain="1 hour", owed="batch"), place)
+    return bag(drain(dovetail.online_join(left, right, on=ON, memory="4MB", retain="1 hour", owed="batch"), place))
 
 
-def enriched(spark: SparkSession, place: Path) -> Any:
-    store = dovetail.MasterStore.build(frame(spark, MASTER), place / "m.pages", key="k")
-    return drain(dovetail.enrich(stream(spark, place / "in", ORDERS), store, on="k", how="left", memory="4MB"), place)
+def enriched(spark: SparkSession, place: Remote) -> Any:
+    """A page file is built, and a stream keeps the log of its versions."""
+    store = dovetail.MasterStore.build(frame(spark, MASTER), str(place / "m.pages"), key="k")
+    rows = stream(spark, place / "in", ORDERS)
+    return bag(drain(dovetail.enrich(rows, store, on="k", how="left", memory="4MB"), place))
 
 
-def joined(spark: SparkSession, _: Path) -> Any:
+def lettered(spark: SparkSession, place: Remote) -> Any:
+    """A page file is built; rows without a match are dead letters, which tasks write."""
+    store = dovetail.MasterStore.build(frame(spark, MASTER), str(place / "m.pages"), key="k")
+    misses = dovetail.dead_letter(str(place / "letters"))
+    found = dovetail.enrich(frame(spark, ORDERS), store, on="k", memory="4MB", on_miss=misses)
+    return bag(found), bag(spark.read.parquet(str(place / "letters")).select("order", "k"))
+
+
+def joined(spark: SparkSession, _: Remote) -> Any:
+    """A batch with exchanges of both sides."""
     left, right = frame(spark, LEFT), frame(spark, RIGHT)
-    return dovetail.interval_join(left, right, on=ON, memory="4MB", algorithm="dip", **BOUNDS)
+    return bag(dovetail.interval_join(left, right, on=ON, memory="4MB", algorithm="dip", **BOUNDS))
 
 
-RUNS: dict[Run, tuple[Any, float]] = {online: (ONLINE, 6.0), enriched: (ENRICHED, 2.0), joined: (expected(PAIRS), 0.5)}
+def written(spark: SparkSession, place: Remote) -> Any:
+    """Tasks write the files of an answer themselves."""
+    plan = dovetail.plan_interval_join(frame(spark, LEFT), frame(spark, RIGHT), on=ON, **BOUNDS)
+    plan.write_parquet(str(place / "out"))
+    return bag(spark.read.parquet(str(place / "out")))
+
+
+KNOWN = {row["k"] for row in MASTER}
+LETTERS = oracle.bag(tuple(row.values()) for row in ORDERS if row["k"] not in KNOWN)
+MATCHED = oracle.bag((row["order"], row["k"], row["k"] * 7) for row in ORDERS if row["k"] in KNOWN)
+RUNS: dict[Run, tuple[Any, float]] = {
+    online: (ONLINE, 6.0),
+    enriched: (ENRICHED, 2.0),
+    lettered: ((MATCHED, LETTERS), 2.0),
+    joined: (expected(PAIRS), 0.5),
+    written: (expected(PAIRS), 0.5),
+}
 """Each with its answer, and the seconds in which a fault surely meets it."""
 FAULTS: dict[Fault, tuple[Run, ...]] = {
-    executor: (online, enriched, joined),
-    python_worker: (online, enriched, joined),
+    executor: tuple(RUNS),
+    python_worker: tuple(RUNS),
     resident_process: (online,),  # others have nothing there
-    host_cut_off: (online, enriched, joined),
+    host_cut_off: tuple(RUNS),
     shuffle_blocks: (online, joined),
+    store_refuses: (online, enriched, lettered, written),
 }
 
 
-@pytest.mark.parametrize("moment", range(int(os.environ.get("CLUSTER_MOMENTS", "1"))))
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("moment", range(MOMENTS))
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
 def test_the_answer_is_the_same(
-    spark: SparkSession, shared: Path, capsys: pytest.CaptureFixture[str], fault: Fault, moment: int
+    spark: SparkSession, shared: Remote, capsys: pytest.CaptureFixture[str], fault: Fault, moment: int
 ) -> None:
-    run = CHANCE.choice(FAULTS[fault])
+    told = meet(spark, shared, fault, CHANCE.choice(FAULTS[fault]))
+    with capsys.disabled():
+        print(f"\nCLUSTER_SEED={SEED}, moment {moment}: {told}")
+
+
+def meet(spark: SparkSession, shared: Remote, fault: Fault, run: Run) -> str:
+    """Run until the fault meets it, and compare its answers; what happened."""
     answer, within_s = RUNS[run]
     for attempt in range(5):  # a run may be over before its moment
-        place = shared / str(attempt)
-        place.mkdir()
         with Failing(fault, within_s / 2**attempt) as failing:
-            found = bag(run(spark, place))
-        assert found == answer
+            found = run(spark, shared / str(attempt))
+        assert found == answer, (run.__name__, failing.happened)
         if failing.happened:
+            return f"{run.__name__}: {failing.happened[0]}"
+    pytest.fail(f"{fault.__name__} did not meet {run.__name__} in 5 runs")
+
+
+@pytest.fixture
+def speculation(spark: SparkSession) -> Iterator[Callable[[], int]]:
+    """Second attempts of tasks that run for a second; gives the number of those that there were."""
+    context: Any = spark.sparkContext._jsc
+    conf, scheduler, stages = context.sc().conf(), context.sc().dagScheduler(), context.sc().statusStore()
+    first, usual = scheduler.nextStageId().get(), conf.get(MIN_RUNTIME)
+    conf.set(MIN_RUNTIME, "1s")
+
+    def seen() -> int:
+        found = [stages.speculationSummary(at, 0) for at in range(first, scheduler.nextStageId().get())]
+        return sum(one.get().numTasks() for one in found if one.isDefined())
+
+    yield seen
+    conf.set(MIN_RUNTIME, usual)
+
+
+MIN_RUNTIME = "spark.speculation.minTaskRuntime"
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("moment", range(MOMENTS))
+def test_both_attempts_of_a_speculated_task_write(
+    spark: SparkSession,
+    shared: Remote,
+    speculation: Callable[[], int],
+    capsys: pytest.CaptureFixture[str],
+    moment: int,
+) -> None:
+    """A task stands still, its second attempt runs elsewhere, then the first goes on: nothing is doubled."""
+    told = []
+    for attempt in range(4):
+        told.append(meet(spark, shared / f"s{attempt}", slow_worker, CHANCE.choice((lettered, enriched, written))))
+        if speculation():
             break
+    assert speculation(), f"no task was speculated: {told}"
     with capsys.disabled():
-        print(f"\nCLUSTER_SEED={SEED}, {run.__name__}, moment {moment}: {failing.happened[0]}")
+        print(f"\nCLUSTER_SEED={SEED}, moment {moment}: {'; '.join(told)}; {speculation()} speculated")

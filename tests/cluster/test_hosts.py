@@ -1,4 +1,4 @@
-"""The cluster is what it claims to be: hosts that share the network and one directory."""
+"""The cluster is what it claims to be: hosts that share the network, an object store, and one mounted directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster.hosts import DATA, DRIVER, HOME, SHARED, WORKERS
+from tests.cluster.hosts import DATA, DRIVER, HOME, MOUNTED, WORKERS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,7 +20,7 @@ def look(_: Iterator[int]) -> Iterator[tuple[str, str, bool, bool, bool]]:
     yield name, socket.gethostbyname(name), *(place.exists() for place in TOKENS)
 
 
-TOKENS = (Path("/tmp/token"), DATA / "token", SHARED / "token")
+TOKENS = (Path("/tmp/token"), DATA / "token", MOUNTED / "token")
 
 
 def test_hosts_are_separate(spark: SparkSession) -> None:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
 import subprocess
@@ -21,14 +20,15 @@ import pytest
 from pyarrow import dataset
 from rich.console import Console
 from tests.cluster.broker import ON_CLUSTER, SERVER, Broker
-from tests.cluster.hosts import DATA, ROOT
-from tests.cluster.jars import connectors
-from tests.cluster.test_faults import SEED
+from tests.cluster.faults import MOMENTS, SEED
+from tests.cluster.hosts import DATA
+from tests.cluster.jars import EXAMPLE, connectors
 from tests.pipeline.kills import Killer
 from tests.pipeline.test_postgres import rows_of
 from tests.semistream.master.server import Server
 
 from dovetail import DataError
+from dovetail.engine.remote import Remote
 from dovetail.pipeline.check import check_pipeline
 from dovetail.pipeline.file.read import read_pipeline
 from dovetail.pipeline.record.watch import Watch
@@ -37,9 +37,7 @@ from dovetail.pipeline.run import Run, watch_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-EXAMPLE = ROOT / "examples" / "pipelines" / "kafka_to_postgres.toml"
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning:kafka", "ignore:read_text is deprecated")
-MOMENTS = int(os.environ.get("CLUSTER_MOMENTS", "1"))
 START = datetime(2026, 1, 1, tzinfo=UTC)
 PARTITIONS = {"orders": 3, "shipments": 2, "deliveries": 2}
 FIRST = 480
@@ -105,8 +103,9 @@ def broker() -> Iterator[Broker]:
 def example(place: Path) -> Path:
     """The example; its connectors are files that were fetched before, as these hosts cannot reach Maven Central."""
     place.mkdir()
-    text, n = re.subn(r'"spark.jars.packages" = ".*"', f'"spark.jars" = "{connectors()}"', EXAMPLE.read_text())
-    assert n == 1
+    text, n = re.subn(r'\n"spark.jars.*" = ".*"', "", EXAMPLE.read_text())
+    assert n == 3
+    text = text.replace("[pipeline.spark]", f'[pipeline.spark]\n"spark.jars" = "{connectors()}"')
     file = place / EXAMPLE.name
     file.write_text(text)
     return file
@@ -133,11 +132,19 @@ def compare(server: Server, broker: Broker, place: Path, shop: Shop) -> int:
     return sum((told - shop.delivered()).values())
 
 
+def forget_commits(checkpoint: Path) -> None:
+    """The checkpoint as a process leaves it that dies after the last row is written, and before that is noted."""
+    for commits in checkpoint.glob("*/commits"):
+        newest = max(int(one.name) for one in commits.glob("[0-9]*"))
+        (commits / str(newest)).unlink()
+        (commits / f".{newest}.crc").unlink(missing_ok=True)
+
+
 @pytest.mark.timeout(400 + 60 * MOMENTS)
 def test_the_example_killed_and_continued(
     broker: Broker, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Files and PostgreSQL have every row once, the topic has every row at least once."""
+    """Files and PostgreSQL have every row once, the topic has every row at least once, and some of them twice."""
     file, shop = example(DATA / "example"), Shop(600, SEED)
     for topic, partitions in PARTITIONS.items():
         broker.create(topic, partitions)
@@ -161,6 +168,9 @@ def test_the_example_killed_and_continued(
         broker.send("shipments", shipments[FIRST:], PARTITIONS["shipments"])
         command("run", file, "--once", "--page", file.parent / "page.html")
         repeated = compare(server, broker, file.parent, shop)
+        forget_commits(file.parent / "work" / "checkpoint")
+        command("run", file, "--once")
+        assert compare(server, broker, file.parent, shop) > repeated, "the topic takes what is sent again"
     watch = Watch.load(file.parent / "work" / "checkpoint" / "watch.json")
     assert [(lag.topic, lag.partition, lag.read, lag.behind) for lag in watch.lags("orders")] == [
         ("orders", at, 200, 0) for at in range(3)
@@ -198,14 +208,13 @@ path = "{shared}/files"
 NUMBER = '{"type": "record", "name": "number", "fields": [{"name": "n", "type": ["null", "long"]}]}'
 
 
-def test_json_to_avro_and_back_on_the_cluster(spark: SparkSession, broker: Broker, shared: Path) -> None:
+def test_json_to_avro_and_back_on_the_cluster(spark: SparkSession, broker: Broker, shared: Remote) -> None:
     """Executors on three hosts read and write; a message that is not as declared fails the run."""
-    (shared / "number.avsc").write_text(NUMBER)
+    (DATA / "number.avsc").write_text(NUMBER)
     broker.send("numbers", [json.dumps({"n": n}).encode() for n in range(90)], 1)
 
     def run(name: str, **parts: str) -> Watch:
-        file = shared / f"{name}.toml"
-        (shared / name).mkdir(exist_ok=True)
+        file = DATA / f"{name}.toml"
         file.write_text(CODED.format(shared=shared / name, server=ON_CLUSTER, **parts))
         pipeline = read_pipeline(file)
         assert check_pipeline(spark, pipeline) == []
@@ -224,15 +233,15 @@ def test_json_to_avro_and_back_on_the_cluster(spark: SparkSession, broker: Broke
         run("json", of="", schema='schema = "n long"')
 
 
-def test_what_a_check_says_of_avro(spark: SparkSession, shared: Path) -> None:
-    file = shared / "p.toml"
-    (shared / "number.avsc").write_text(NUMBER.replace("long", "lang"))
+def test_what_a_check_says_of_avro(spark: SparkSession, shared: Remote) -> None:
+    file = DATA / "p.toml"
+    (DATA / "number.avsc").write_text(NUMBER.replace("long", "lang"))
     file.write_text(CODED.format(shared=shared, server=SERVER, of="", schema='avro = "none.avsc"'))
     (problem,) = check_pipeline(spark, read_pipeline(file))
     assert "none.avsc cannot be read: No such file or directory" in problem.text
     file.write_text(CODED.format(shared=shared, server=SERVER, of="", schema='schema = "n long, m long"'))
     (problem,) = check_pipeline(spark, read_pipeline(file))
     assert "avro is no Avro schema" in problem.text
-    (shared / "number.avsc").write_text(NUMBER)
+    (DATA / "number.avsc").write_text(NUMBER)
     (problem,) = check_pipeline(spark, read_pipeline(file))
     assert "the schema has no field ['m']" in problem.text

@@ -9,11 +9,14 @@ import sys
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from tests import oracle
 from tests.cluster.conftest import APPLICATION
 from tests.cluster.hosts import DATA
-from tests.cluster.test_families import ENRICHED, MASTER, ORDERS
+from tests.cluster.store import read_tables
+from tests.cluster.test_families import ENRICHED, MASTER, ORDERS, write_files
+
+from dovetail.engine.remote import Remote
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 
 PIPELINE = """
 [pipeline]
@@ -47,12 +50,8 @@ path = "{shared}/out"
 SETTINGS = APPLICATION | {"spark.master": os.environ["CLUSTER_MASTER"], "spark.cores.max": "1"}
 
 
-def run(shared: Path) -> subprocess.CompletedProcess[str]:
-    from dovetail.joins.semistream.master.page_file.writer import write_pages
-
-    (shared / "in").mkdir()
-    schema = pa.schema([("order", pa.int64()), ("k", pa.int64())])
-    pq.write_table(pa.Table.from_pylist(ORDERS, schema=schema), shared / "in" / "1.parquet")
+def run(shared: Remote) -> subprocess.CompletedProcess[str]:
+    write_files(shared / "in", ORDERS, 1)
     write_pages(shared / "words.pages", pa.Table.from_pylist(MASTER), key="k")
     settings = "{" + ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in SETTINGS.items()) + "}"
     file = DATA / f"{shared.name}.toml"
@@ -61,9 +60,9 @@ def run(shared: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_a_pipeline_runs_on_the_cluster(shared: Path) -> None:
+def test_a_pipeline_runs_on_the_cluster(shared: Remote) -> None:
     done = run(shared)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"spark.master={SETTINGS['spark.master']}" in done.stderr
-    found = pq.read_table(sorted((shared / "out").glob("*.parquet"))).select(["order", "k", "word"])
+    found = read_tables(shared / "out", ["order", "k", "word"])
     assert oracle.bag(tuple(row.values()) for row in found.to_pylist()) == ENRICHED

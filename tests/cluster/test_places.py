@@ -1,4 +1,7 @@
-"""A path that is another disk on each host is refused, with what to do, wherever tasks would use it."""
+"""A path that is another disk on each host is refused, with what to do, wherever tasks would use it.
+
+One that all hosts mount is taken: these are the only checks that use such a directory.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,7 @@ from tests.cluster.test_families import BOUNDS, LEFT, MASTER, ON, ORDERS, RIGHT,
 
 import dovetail
 from dovetail import MasterStore
+from dovetail.engine.remote import Remote
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 
 if TYPE_CHECKING:
@@ -58,31 +62,31 @@ def test_master_data(spark: SparkSession, own: Path) -> None:
     assert not (own / "built.pages").exists()
 
 
-def test_what_enrich_writes(spark: SparkSession, own: Path, shared: Path) -> None:
-    write_pages(shared / "m.pages", pa.Table.from_pylist(MASTER), key="k")
-    store = MasterStore.open(shared / "m.pages")
+def test_what_enrich_writes(spark: SparkSession, own: Path, mounted: Path, shared: Remote) -> None:
+    write_pages(mounted / "m.pages", pa.Table.from_pylist(MASTER), key="k")
+    store = MasterStore.open(mounted / "m.pages")
     with refuses("dead letters"):
         dovetail.enrich(frame(spark, ORDERS), store, on="k", on_miss=dovetail.dead_letter(own / "letters"))
     with refuses("the versions of micro-batches"):
         dovetail.enrich(stream(spark, shared / "in", ORDERS), store, on="k", versions=str(own / "log"))
 
 
-def test_dead_letters_on_a_shared_directory(spark: SparkSession, shared: Path) -> None:
-    write_pages(shared / "m.pages", pa.Table.from_pylist(MASTER), key="k")
-    store = MasterStore.open(shared / "m.pages")
-    misses = dovetail.dead_letter(shared / "letters")
+def test_dead_letters_on_a_mounted_directory(spark: SparkSession, mounted: Path) -> None:
+    write_pages(mounted / "m.pages", pa.Table.from_pylist(MASTER), key="k")
+    store = MasterStore.open(mounted / "m.pages")
+    misses = dovetail.dead_letter(mounted / "letters")
     found = dovetail.enrich(frame(spark, ORDERS), store, on="k", memory="4MB", on_miss=misses).count()
     known = {row["k"] for row in MASTER}
     assert found == sum(row["k"] in known for row in ORDERS)
-    assert spark.read.parquet(str(shared / "letters")).count() == len(ORDERS) - found
+    assert spark.read.parquet(str(mounted / "letters")).count() == len(ORDERS) - found
 
 
-def test_files_of_an_interval_join(spark: SparkSession, own: Path, shared: Path) -> None:
+def test_files_of_an_interval_join(spark: SparkSession, own: Path, mounted: Path) -> None:
     plan = dovetail.plan_interval_join(frame(spark, LEFT), frame(spark, RIGHT), on=ON, **BOUNDS)
     with refuses("the answer"):
         plan.write_parquet(str(own / "out"))
-    rows = plan.write_parquet(str(shared / "out")).value("rows written")
-    assert rows == spark.read.parquet(str(shared / "out")).count()
+    rows = plan.write_parquet(str(mounted / "out")).value("rows written")
+    assert rows == spark.read.parquet(str(mounted / "out")).count()
 
 
 PIPELINE = """
@@ -98,19 +102,19 @@ path = "{sink}"
 """
 
 
-def test_sinks_and_checkpoints_of_a_pipeline(spark: SparkSession, own: Path, shared: Path) -> None:
+def test_sinks_and_checkpoints_of_a_pipeline(spark: SparkSession, own: Path, mounted: Path) -> None:
     from dovetail.pipeline.checkpoint import Checkpoint
     from dovetail.pipeline.file.read import read_pipeline
     from dovetail.pipeline.sinks.write import _require_shared
 
     file = own / "p.toml"
-    file.write_text(PIPELINE.format(source=shared / "in", sink=own / "out"))
+    file.write_text(PIPELINE.format(source=mounted / "in", sink=own / "out"))
     pipeline = read_pipeline(file, ())
     with refuses("path"):
         _require_shared(spark, pipeline.of("sink")[0])
     with refuses("checkpoint"), Checkpoint(spark, pipeline, str(own / "checkpoint")):
         pass
-    with Checkpoint(spark, pipeline, str(shared / "checkpoint")):
+    with Checkpoint(spark, pipeline, str(mounted / "checkpoint")):
         pass
 
 

@@ -1,9 +1,13 @@
-"""A stream whose driver is killed goes on from another host, with other executors, partitions and memory."""
+"""Streams whose driver is killed go on from another host, with other executors, partitions, memory and Dovetail.
+
+`CLUSTER_MOMENTS=20` has as many restarts killed; two of them are one check.
+"""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,13 +15,17 @@ import time
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from tests import oracle
 from tests.cluster.conftest import APPLICATION
-from tests.cluster.hosts import DRIVER, WORKERS, Host, on
-from tests.cluster.test_families import LEFT, ONLINE, RIGHT, Rows
-from tests.cluster.test_faults import CHANCE, SEED
+from tests.cluster.faults import CHANCE, MOMENTS, SEED
+from tests.cluster.hosts import DATA, DRIVER, ROOT, WORKERS, Host, on
+from tests.cluster.store import read_tables
+from tests.cluster.test_families import ENRICHED, LEFT, MASTER, ONLINE, ORDERS, RIGHT, write_files
+
+from dovetail.engine import files
+from dovetail.engine.remote import Remote
+from dovetail.joins.semistream.master.page_file.writer import write_pages
 
 PIPELINE = """
 [pipeline]
@@ -49,63 +57,101 @@ retain = "1 hour"
 type = "parquet"
 from = "pairs"
 path = "{shared}/out"
+
+[source.orders]
+type = "parquet"
+path = "{shared}/orders"
+stream = true
+options = {{ maxFilesPerTrigger = 1 }}
+
+[master.words]
+type = "pages"
+path = "{shared}/words.pages"
+
+[join.carried]
+type = "enrich"
+stream = "orders"
+master = "words"
+on = "k"
+how = "left"
+mode = "carry"
+
+[sink.known]
+type = "parquet"
+from = "carried"
+path = "{shared}/known"
 """
-RUNS: tuple[tuple[Host, int, int, str], ...] = (
-    (DRIVER, 3, 3, "4MB"),
-    (WORKERS[0], 1, 5, "8MB"),
-    (WORKERS[1], 2, 2, "4MB"),
+RUNS: tuple[tuple[Host, int, int, str, bool], ...] = (
+    (DRIVER, 3, 3, "4MB", False),
+    (WORKERS[0], 1, 5, "8MB", True),
+    (WORKERS[1], 2, 2, "4MB", False),
 )
-"""Host of the driver, executors, shuffle partitions and memory of each start."""
+"""Host of the driver, executors, shuffle partitions and memory of each start, and whether Dovetail is another one."""
 FILES = 8
+LOG = DATA / "restart.log"
 
 
-def write(place: Path, rows: Rows) -> None:
-    place.mkdir()
-    schema = pa.schema([(name, pa.int64()) for name in rows[0]])
-    for at in range(FILES):
-        pq.write_table(pa.Table.from_pylist(rows[at::FILES], schema=schema), place / f"{at}.parquet")
-
-
-def start(shared: Path, host: Host, executors: int, partitions: int, memory: str) -> subprocess.Popen[bytes]:
+def start(
+    shared: Remote, host: Host, executors: int, partitions: int, memory: str, is_other: bool
+) -> subprocess.Popen[bytes]:
     """The pipeline with its driver on a host; its output goes to a file."""
     settings = APPLICATION | {"spark.master": os.environ["CLUSTER_MASTER"], "spark.cores.max": str(executors)}
     settings |= {"spark.sql.shuffle.partitions": str(partitions)}
+    if is_other:
+        settings["spark.executorEnv.PYTHONPATH"] = os.environ["CLUSTER_OTHER"]
     table = ", ".join(f"{json.dumps(key)} = {json.dumps(value)}" for key, value in settings.items())
-    given = (f"pipeline.spark={{ {table} }}", f"join.pairs.memory={memory}")
-    command = [str(Path(sys.executable).with_name("dovetail")), "run", str(shared / "pairs.toml")]
+    given = [f"pipeline.spark={{ {table} }}", *(f"join.{name}.memory={memory}" for name in ("pairs", "carried"))]
+    path = os.environ["CLUSTER_OTHER"] if is_other else str(ROOT / "src")
+    command = ["sh", "-c", f'cat > pairs.toml && export PYTHONPATH={path} && dovetail --version && exec dovetail "$@"']
+    command += ["sh", "run", "pairs.toml"]  # hosts share no directory to put it into
     command += [word for one in given for word in ("--set", one)]
     if host != DRIVER:
         command = ["nsenter", "--target", "1", "--mount", "--net", *on(host, command)]
-    with (shared / "log").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+    with LOG.open("ab") as log:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
+            env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+        )  # fmt: skip
+    assert process.stdin
+    process.stdin.write(PIPELINE.format(shared=shared).encode())
+    process.stdin.close()
+    return process
 
 
-def commits(shared: Path) -> int:
-    return max((1 + int(file.name) for file in (shared / "checkpoint" / "out" / "commits").glob("[0-9]*")), default=0)
+def commits(shared: Remote) -> int:
+    """Micro-batches of both queries that are committed."""
+    found = [files.names(shared / "checkpoint" / sink / "commits") for sink in ("out", "known")]
+    return sum(max((1 + int(name) for name in names if name.isdigit()), default=0) for names in found)
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("moments", range(0, MOMENTS, 2))
 def test_the_driver_is_killed_and_restarted_on_another_host(
-    shared: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+    shared: Remote, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest, moments: int
 ) -> None:
-    write(shared / "left", LEFT)
-    write(shared / "right", RIGHT)
-    (shared / "pairs.toml").write_text(PIPELINE.format(shared=shared))
+    write_files(shared / "left", LEFT, FILES)
+    write_files(shared / "right", RIGHT, FILES)
+    write_files(shared / "orders", ORDERS, FILES)
+    write_pages(shared / "words.pages", pa.Table.from_pylist(MASTER), key="k")
     told = []
     for run in RUNS:
         process, is_last = start(shared, *run), run == RUNS[-1]
         request.addfinalizer(lambda process=process: (process.kill(), process.wait()))
-        wanted, pause_s = commits(shared) + CHANCE.randrange(1, 3), CHANCE.uniform(0.0, 1.0)
+        wanted, pause_s = commits(shared) + CHANCE.randrange(1, 5), CHANCE.uniform(0.0, 1.0)
         while process.poll() is None and (is_last or commits(shared) < wanted):
-            time.sleep(0.05)
+            time.sleep(0.1)
         if not is_last and process.poll() is None:
             time.sleep(pause_s)
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
-        told.append(f"{run[0].name}: {commits(shared)} of {FILES} micro-batches")
-        assert code in (0, -signal.SIGKILL), (shared / "log").read_text()[-3000:]
+        told.append(f"{run[0].name}: {commits(shared)} of {2 * FILES} micro-batches")
+        assert code in (0, -signal.SIGKILL), LOG.read_text()[-3000:]
     assert code == 0
-    found = pq.read_table(sorted((shared / "out").glob("*.parquet"))).select([*LEFT[0], *RIGHT[0]])
+    found = read_tables(shared / "out", [*LEFT[0], *RIGHT[0]])
     assert oracle.bag(tuple(row.values()) for row in found.to_pylist()) == ONLINE
+    known = read_tables(shared / "known", ["order", "k", "word"])
+    assert oracle.bag(tuple(row.values()) for row in known.to_pylist()) == ENRICHED
+    versions = re.findall(r"^dovetail (\S+)$", LOG.read_text(), re.MULTILINE)[-len(RUNS) :]
+    assert versions[0] == versions[2] != versions[1]
     with capsys.disabled():
         print(f"\nCLUSTER_SEED={SEED}, {'; '.join(told)}")

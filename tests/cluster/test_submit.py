@@ -8,13 +8,13 @@ import os
 import subprocess
 import sys
 import tarfile
-import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from bench.object_store import SECRET
 from tests.cluster.conftest import APPLICATION
-from tests.cluster.hosts import DATA, ROOT, SHARED, WORKERS
+from tests.cluster.hosts import DATA, ROOT, WORKERS
 
 PROGRAM = """
 import json, socket
@@ -82,6 +82,7 @@ def test_a_submitted_program_joins_the_session_that_spark_submit_configures() ->
     assert "spark.python.daemon.module=dovetail.spark.daemon" in ours
     assert python == f"dovetail: Python of executors: {sys.executable}"
     assert "not to be shown" not in done.stdout + done.stderr
+    assert SECRET not in done.stdout + done.stderr
 
 
 def test_a_program_cannot_leave_the_master_of_spark_submit() -> None:
@@ -100,12 +101,7 @@ def test_spark_refuses_python_in_cluster_mode_of_the_standalone_manager() -> Non
 @pytest.fixture(scope="module")
 def bare() -> Path:
     """A Python on all hosts that has everything but Dovetail."""
-    place = SHARED / "bare"
-    venv.create(place, symlinks=True)
-    python = place / "bin" / "python"
-    inner = next(place.glob("lib/python*/site-packages"))
-    everything = next(Path(sys.prefix).glob("lib/python*/site-packages"))
-    (inner / "all.pth").write_text(f"{everything}\n")  # whose own .pth files, one of them Dovetail's, are not read
+    python = Path(os.environ["CLUSTER_BARE"])
     found = subprocess.run([python, "-c", "import numba, dovetail"], capture_output=True, text=True, check=False)
     assert "No module named 'dovetail'" in found.stderr
     return python

@@ -28,6 +28,7 @@ from dovetail.spark.settings import local_cores
 _TASKS = 4  # for each task that runs at once: some executors are slow to take one
 _TASK_S = 0.05
 _TRIES, _TRY_S = 3, 0.3  # a network file system may show a new file late
+_HADOOP_DEFAULTS = ["core-default.xml"]  # its five attempts are those of one of two layers, which retry each other
 _SEEN: set[tuple[str, str]] = set()
 
 
@@ -55,7 +56,10 @@ def _settings(spark: SparkSession) -> Callable[[str, str], str]:
 
     def found(name: str, default: str) -> str:
         secret = conf.getPassword(name) if name.endswith((".key", ".token")) else None  # credential files too
-        return "".join(secret) if secret is not None else str(conf.get(name, default))
+        if secret is not None:
+            return "".join(secret)
+        given = list(conf.getPropertySources(name) or ()) != _HADOOP_DEFAULTS
+        return str(conf.get(name, default)) if given else default
 
     return found
 

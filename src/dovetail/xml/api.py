@@ -8,11 +8,14 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
+from dovetail.engine.remote import S3_SCHEMES, Remote
 from dovetail.errors import PlanError
 from dovetail.request import takes
 from dovetail.spark.frames import parallelism, require_classic
+from dovetail.spark.places import place_of
 from dovetail.spark.task import MetricsSink
 from dovetail.xml.algebra.expressions import SEQUENCE, Call, Constant, Expression, Variable
 from dovetail.xml.algebra.matching import source_name
@@ -24,7 +27,7 @@ from dovetail.xml.execute.tasks import Job, Row, Typed
 from dovetail.xml.plan import XQueryPlan
 from dovetail.xml.request import Request, XQueryOptions
 from dovetail.xml.rules.order import Rewriting, rewrite
-from dovetail.xml.scan.files import ENDINGS, Collection, collection_of, local_paths
+from dovetail.xml.scan.files import ENDINGS, WILD, Collection, Stores, collection_of, local_paths
 from dovetail.xml.syntax.parser import parse
 from dovetail.xml.syntax.tree import Module, deep_stack
 from dovetail.xml.xdm.values import cast
@@ -40,8 +43,8 @@ def xquery(spark: SparkSession, query: str, request: Request) -> DataFrame:
         spark: The session.
         query: The text of the query.
         collections: The locations of the collections that the query names: a directory (all .xml and .xml.gz below it),
-            a file or a glob, local or on any file system that both Hadoop and Arrow know. Their documents come in the
-            order of their names.
+            a file or a glob, local, at `s3a:` or `hdfs:`, or on another file system that both Hadoop and Arrow know.
+            Their documents come in the order of their names.
         variables: Values of the query's external variables by name: strings, numbers, booleans, dates, or lists.
         output: "items" gives one column, `item`, with one serialised item a row. "columns" gives one typed column for
             each atom of the sequence that `return` gives, one row a tuple.
@@ -98,7 +101,8 @@ def make_plan(spark: SparkSession, query: str, request: Request) -> XQueryPlan:
     _check_names(plan, found)
     values = _values(module, request.variables)
     # Conservative: "doc" may also be an element. Then tasks get lists of files that they do not need.
-    job = Job(module, found, values, request.skips, request.memory, item, request.documents, "doc" in query)
+    stores = _stores(spark, [*map(str, request.collections.values()), item or "", *request.documents])
+    job = Job(module, found, values, request.skips, request.memory, item, request.documents, "doc" in query, stores)
     wanted = request.partitions or _partitions(spark, found.values())
     return XQueryPlan(spark, job, rewriting, plan, row, wanted, request.route, [MetricsSink(spark)])
 
@@ -126,6 +130,12 @@ def _document(spark: SparkSession, place: str) -> str:
     if len(found) != 1:
         raise PlanError(f"context={place!r} is {len(found)} files; give the place of one XML file.", argument="context")
     return found[0][0]
+
+
+def _stores(spark: SparkSession, addresses: Iterable[str]) -> Stores:
+    """How the buckets of these addresses are reached, with what Spark was given."""
+    remote = [place_of(spark, one) for one in addresses if one.partition("://")[0] in S3_SCHEMES]
+    return {place.host: place.access for place in remote if isinstance(place, Remote)}
 
 
 def _partitions(spark: SparkSession, found: Iterable[Collection]) -> int:
@@ -183,7 +193,9 @@ def _atom(name: str, value: Any) -> Any:
 
 def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
     """URI and size of the XML files of a directory or glob on a file system that Hadoop knows, sorted by name."""
-    require_classic(spark, f"listing {pattern!r}", "give a local path, or use a classic session")
+    if pattern.partition("://")[0] in S3_SCHEMES and not {*WILD, "{"} & set(pattern):
+        return _store_paths(spark, pattern)
+    require_classic(spark, f"listing {pattern!r}", "give a local path or a directory at s3a:, or use a classic session")
     gateway: Any = spark
     path = gateway._jvm.org.apache.hadoop.fs.Path(pattern)
     try:
@@ -195,6 +207,21 @@ def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
             f"{pattern!r} cannot be listed: {str(error).splitlines()[0]}", argument="collections"
         ) from error
     return sorted((str(file.getPath().toString()), int(file.getLen())) for file in listed)
+
+
+def _store_paths(spark: SparkSession, address: str) -> list[tuple[str, int]]:
+    """The same of a directory or file of a store, without Hadoop."""
+    place = place_of(spark, address)
+    assert isinstance(place, Remote)  # noqa: S101  (asked only for addresses of a store)
+    try:
+        found = [place.system.get_file_info(place.path)]
+        if found[0].type != fs.FileType.File:
+            found = place.system.get_file_info(fs.FileSelector(place.path, allow_not_found=True, recursive=True))
+            found = [one for one in found if one.type == fs.FileType.File and one.base_name.endswith(ENDINGS)]
+    except OSError as error:
+        raise PlanError(f"{address!r} cannot be listed: {error}", argument="collections") from error
+    scheme = address.partition("://")[0]
+    return sorted((f"{scheme}://{one.path}", one.size) for one in found)
 
 
 def _files(system: Any, status: Any) -> list[Any]:

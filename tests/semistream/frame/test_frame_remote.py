@@ -58,7 +58,7 @@ def test_a_batch_is_answered_from_every_order_and_letters_are_kept(spark: SparkS
         assert SECRET not in shown
         assert KEY not in shown
         assert bag(plan.frame().select("id", "k", "word")) == answers(table, "first")
-        letters = [data for key, (data, _) in server.objects.items() if key.startswith(f"letters-{order}/")]
+        letters = [found.data for key, found in server.objects.items() if key.startswith(f"letters-{order}/")]
         kept = [parquet.read_table(BytesIO(data)) for data in letters if data]
         assert rows_of(pa.concat_tables(kept)) == Counter(
             {row: n for row, n in rows_of(table).items() if row[1] >= 300}

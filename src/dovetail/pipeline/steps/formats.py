@@ -33,4 +33,5 @@ def _remedy(spark: SparkSession, name: str) -> str:
         return "add the package that has it to spark.jars.packages in [pipeline.spark]"
     present = spark.sparkContext.getConf().get("spark.jars.packages")
     packages = ",".join(filter(None, (present, f"org.apache.spark:{PACKAGES[name]}:{spark.version}")))
-    return f'this line in [pipeline] brings it: spark = {{ "spark.jars.packages" = "{packages}" }}'
+    line = f'this line in [pipeline] brings it: spark = {{ "spark.jars.packages" = "{packages}" }}'
+    return f"{line}, or, where Maven Central lacks this version, those of docs/pipelines.md#kafka"

@@ -269,9 +269,9 @@ class _Reading:
         """Whether the reader that this scan uses takes the file."""
         try:
             if self._scanner is None:
-                read_document(file.uri, self.job.memory)
+                read_document(file.uri, self.job.memory, self.job.stores)
             else:
-                check(open_chunks(file.uri), MemoryBudget(self.job.memory), file.uri)
+                check(open_chunks(file.uri, self.job.stores), MemoryBudget(self.job.memory), file.uri)
         except MALFORMED:
             return False
         return True
@@ -281,7 +281,7 @@ class _Reading:
         scanner = self._scanner
         assert scanner is not None  # noqa: S101  (asked only where a request is)
         dropped = scanner.dropped
-        for batch in scanner.batches(open_chunks(file.uri), file.uri):
+        for batch in scanner.batches(open_chunks(file.uri, self.job.stores), file.uri):
             self.metrics.add("matching subtrees", batch.num_rows, unit="rows")
             for one in self._filters:
                 if batch.num_rows:
@@ -293,7 +293,7 @@ class _Reading:
     def nodes(self, file: File) -> Iterator[Any]:
         """The elements of a file that are on the path and pass the filters, or the document."""
         if self._scanner is None:
-            for node in on_path(read_document(file.uri, self.job.memory), self.work.part.scan.path):
+            for node in on_path(read_document(file.uri, self.job.memory, self.job.stores), self.work.part.scan.path):
                 self.metrics.add("matching subtrees", unit="rows")
                 yield node
             return

@@ -30,7 +30,7 @@ from dovetail.xml.evaluate.plans import RemoteTuples, Runner
 from dovetail.xml.execute.parts import JoinWork
 from dovetail.xml.execute.rows import ITEMS, Fields, Form, Forms, Sent, Values, batched, decoded, written
 from dovetail.xml.scan import open_chunks
-from dovetail.xml.scan.files import Collection, File, address_of, is_at_or_below
+from dovetail.xml.scan.files import NO_STORES, Collection, File, Stores, address_of, is_at_or_below
 from dovetail.xml.syntax.tree import Module, deep_stack
 from dovetail.xml.xdm.markup import parse_xml, serialise, text_of
 from dovetail.xml.xdm.nodes import Document
@@ -40,10 +40,10 @@ MALFORMED = (DataError, XQueryError)
 """Errors of a wrong document; all other errors end the query, even with on_error="skip"."""
 
 
-def read_document(uri: str, memory: int) -> Document:
+def read_document(uri: str, memory: int, stores: Stores = NO_STORES) -> Document:
     """One file as a document, unpacked if it is gzip; `BudgetExceeded` if its text has more bytes than `memory`."""
     text = bytearray()
-    for chunk in open_chunks(uri):
+    for chunk in open_chunks(uri, stores):
         text += chunk
         if len(text) > memory:
             raise BudgetExceeded(
@@ -66,9 +66,10 @@ class CollectionFiles:
         metrics: Metrics,
         memory: int = 64 << 20,
         documents: Sequence[str] = (),
+        stores: Stores = NO_STORES,
     ) -> None:
         self._collections, self._skip, self._metrics = collections, skip, metrics
-        self._memory, self._documents_at = memory, documents
+        self._memory, self._documents_at, self._stores = memory, documents, stores
 
     def doc(self, uri: str) -> Document:
         """The document at an address."""
@@ -80,7 +81,7 @@ class CollectionFiles:
             raise XQueryError(
                 "FODC0002", f"doc({uri!r}) is in no collection, so it is not opened; allow it with documents=[...]"
             )
-        return read_document(uri, self._memory)
+        return read_document(uri, self._memory, self._stores)
 
     def collection(self, uri: str | None) -> Iterator[Document]:
         """The documents of a collection, in the order of their names."""
@@ -93,7 +94,7 @@ class CollectionFiles:
     def _documents(self, files: Iterable[File]) -> Iterator[Document]:
         for file in files:
             try:
-                document = read_document(file.uri, self._memory)
+                document = read_document(file.uri, self._memory, self._stores)
             except MALFORMED:
                 if not self._skip:
                     raise
@@ -109,7 +110,7 @@ class Job:
     """One run of one query; all its tasks have the same time of day.
 
     `item` is the address of its context document, `documents` are the places that `doc` may open beside the
-    collections, and with `calls_doc` it may call it.
+    collections, with `calls_doc` it may call it, and `stores` says how buckets are reached.
     """
 
     module: Module
@@ -120,6 +121,7 @@ class Job:
     item: str | None = None
     documents: tuple[str, ...] = ()
     calls_doc: bool = False
+    stores: Stores = field(default_factory=dict, repr=False)
     now: DateTime = field(default_factory=lambda: Context().now)
 
     def without_files(self) -> Job:
@@ -135,7 +137,8 @@ class Job:
     def context(self, metrics: Metrics) -> Context:
         """The dynamic context of a task."""
         item = () if self.item is None else (address_of(self.item),)
-        documents = CollectionFiles(self.collections, self.skip, metrics, self.memory, (*self.documents, *item))
+        allowed = (*self.documents, *item)
+        documents = CollectionFiles(self.collections, self.skip, metrics, self.memory, allowed, self.stores)
         return Context(self.variables, documents, now=self.now)
 
     def runner(self, metrics: Metrics) -> Runner:

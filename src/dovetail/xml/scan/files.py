@@ -10,18 +10,22 @@ import os
 import re
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import IO, Any
+from types import MappingProxyType
+from typing import IO, Any, TypeAlias
 from urllib.parse import unquote, urlparse
 
-from pyarrow import fs
-
+from dovetail.engine.files import system_at
+from dovetail.engine.remote import S3Access
 from dovetail.errors import ConfigError, DataError, PlanError
 
 CHUNK = 1 << 19
+Stores: TypeAlias = Mapping[str, S3Access | None]
+"""How buckets of S3 are reached, by their names."""
+NO_STORES: Stores = MappingProxyType({})
 _GZIP = b"\x1f\x8b"
 _LONGEST_DECLARATION = 4096
 _BLANKS = r"[ \t\r\n]"
@@ -42,14 +46,14 @@ _NOT_FOR_FILES = {"idna", "punycode", "raw-unicode-escape", "unicode-escape", "u
 _MARKUP = "<?xml version=\"1.0\" encoding='abcdefghijklmnopqrstuvwxyz-ABCDEFGHIJKLMNOPQRSTUVWXYZ_23456789'?>/&;#:!"
 
 
-def open_chunks(uri: str | Path) -> Iterator[bytes]:
+def open_chunks(uri: str | Path, stores: Stores = NO_STORES) -> Iterator[bytes]:
     """The bytes of a file in pieces of at most half a megabyte, unpacked if it is gzip (whatever its name).
 
-    A path, a `file:` URI, or any URI that Arrow's file systems know. A truncated file is a `DataError`; one that is
-    missing, or that this process may not read, is a `ConfigError`.
+    A path, a `file:` URI, an address at `s3a:` or `hdfs:`, or any URI that Arrow's file systems know. A truncated file
+    is a `DataError`; one that is missing, or that this process may not read, is a `ConfigError`.
     """
     try:
-        with _opened(str(uri)) as source:
+        with _opened(str(uri), stores) as source:
             yield from _unpacked(iter(lambda: source.read(CHUNK), b""))
     except (EOFError, zlib.error) as error:
         raise DataError(f"{uri} cannot be unpacked: {error}.") from error
@@ -60,13 +64,13 @@ def open_chunks(uri: str | Path) -> Iterator[bytes]:
         ) from error
 
 
-def _opened(uri: str) -> IO[bytes] | Any:
+def _opened(uri: str, stores: Stores) -> IO[bytes] | Any:
     place = urlparse(uri)
     if place.scheme == "file":
         return Path(unquote(place.path)).open("rb", buffering=0)
     if "://" not in uri:
         return Path(uri).open("rb", buffering=0)
-    system, path = fs.FileSystem.from_uri(uri)
+    system, path = system_at(uri, stores.get(place.netloc))
     return system.open_input_stream(path, compression=None)
 
 
@@ -183,7 +187,7 @@ def is_at_or_below(address: str, place: str) -> bool:
     return inside and ".." not in address.split("/")
 
 
-_WILD = frozenset("*?[")
+WILD = frozenset("*?[")
 ENDINGS = (".xml", ".xml.gz")
 
 
@@ -230,7 +234,7 @@ def local_paths(pattern: str) -> list[tuple[str, int]] | None:
     if "://" in pattern and place.scheme != "file":
         return None
     path = unquote(place.path) if place.scheme == "file" else pattern
-    if _WILD & set(path):
+    if WILD & set(path):
         anchor = Path(path).anchor
         found = list(Path(anchor or ".").glob(str(Path(path).relative_to(anchor) if anchor else path)))
     elif Path(path).is_dir():
