@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 MEMORY = "50MB"
 UNMATCHED = 100  # every so many stream rows, one has a key that the master data lacks
 SMALL_BATCH = 10_000
+LEAST_BATCH = 500
 WARM_ROWS = 300_000
 _SMALL_WARM = 40_000  # at small scale, at most
 _ENDLESS = 10**9
@@ -141,6 +142,8 @@ class Feed:
 
 def batches(bench: BenchContext, params: Params) -> int:
     """Timed micro-batches of a turn: few of them, so that a turn of the slowest takes less than a minute."""
+    if params["batch_rows"] < LEAST_BATCH:  # those of a store that takes seconds for one
+        return 2
     return 4 if bench.scale == "full" and params["batch_rows"] <= SMALL_BATCH else 2
 
 
@@ -167,14 +170,14 @@ def streamed(join: Callable[[BenchContext, Params], Joined], warm_rows: int = WA
     return prepare
 
 
-def dovetail(store: Store, **options: Any) -> Prepare:
+def dovetail(store: Store, warm_rows: int = WARM_ROWS, **options: Any) -> Prepare:
     """`enrich` on a store, with the tracked peak of its tasks as a share of their budget."""
 
     def join(bench: BenchContext, params: Params) -> Joined:
         master = store(bench, params)
         return lambda frame: _planned(plan_enrich(frame, master, on="key", memory=MEMORY, **options))
 
-    return streamed(join)
+    return streamed(join, warm_rows)
 
 
 def _planned(plan: EnrichPlan) -> tuple[DataFrame, Callable[[], dict[str, float]]]:

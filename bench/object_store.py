@@ -42,7 +42,8 @@ class Object(NamedTuple):
 class ObjectStore(ThreadingHTTPServer):
     """The server, with one bucket. A context manager.
 
-    `latency_s` is added to every request. `down` answers 503 to all of them. `requests` counts them by method.
+    `latency_s` is added to every request. `down` answers 503 to all of them. `requests` counts them by method, `sent`
+    the bytes of objects, and `most_at_once` the requests that were under way together.
     `forgetful` accepts conditional writes as if they had no condition, as some stores do. `unsettled` of the next
     conditional writes are answered 409, as by a store that is not done with another one.
     """
@@ -57,6 +58,7 @@ class ObjectStore(ThreadingHTTPServer):
         self.objects: dict[str, Object] = {}
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.requests: Counter[str] = Counter()
+        self.sent = self.under_way = self.most_at_once = 0
         self.guard = threading.Lock()
         self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
@@ -116,8 +118,7 @@ class _Handler(BaseHTTPRequestHandler):
         parts = urlsplit(self.path)
         bucket, _, key = unquote(parts.path).lstrip("/").partition("/")
         query = {name: values[0] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
-        self.server.requests[self.command] += 1
-        time.sleep(self.server.latency_s)
+        self._wait()
         if bucket != self.server.bucket:
             raise _RefusalError(404, "NoSuchBucket")
         if self.server.down:
@@ -125,6 +126,16 @@ class _Handler(BaseHTTPRequestHandler):
         if KEY not in self.headers.get("Authorization", ""):
             raise _RefusalError(403, "AccessDenied")
         return key, query, body
+
+    def _wait(self) -> None:
+        server = self.server
+        with server.guard:
+            server.requests[self.command] += 1
+            server.under_way += 1
+            server.most_at_once = max(server.most_at_once, server.under_way)
+        time.sleep(server.latency_s)
+        with server.guard:
+            server.under_way -= 1
 
     def _body(self) -> bytes:
         if self.headers.get("Transfer-Encoding", "") == "chunked":
@@ -143,6 +154,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(body)
+            with self.server.guard:
+                self.server.sent += len(body)
         self.wfile.flush()
 
     def _xml(self, text: str, status: int = 200) -> None:

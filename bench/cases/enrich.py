@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from bench import enrichment, lookups
-from bench.case import Params, Prepare, Run
+from bench.case import Outcome, Params, Prepare, Run
 from bench.context import BenchContext
 from bench.enrichment import (
     MEMORY,
@@ -21,7 +21,7 @@ from bench.enrichment import (
     Joined,
     batches,
     dovetail,
-    master_files,
+    kept,
     master_store,
     matched,
     streamed,
@@ -30,8 +30,10 @@ from bench.lookups import Answer, LookupTask, looked_up
 from bench.object_store import ObjectStore
 from bench.postgres import master_table
 from dovetail.engine.memory import parse_bytes
+from dovetail.joins.semistream.master.page_file.writer import REMOTE_PAGE, write_pages
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.spark.frames import map_in_arrow
+from dovetail.workloads import Master
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -89,26 +91,49 @@ def _object_store() -> ObjectStore:
 
 
 def remote_store(bench: BenchContext, params: Params) -> MasterStore:
-    """The page file of a point in an object store."""
+    """The page file of a point in an object store, with pages of the size that these have there."""
     server = _object_store()
     for name, value in server.settings.items():
         bench.spark.conf.set(name.removeprefix("spark.hadoop."), value)
-    rows, width = params["master_rows"], params.get("width", 120)
-    address = f"s3a://{server.bucket}/pages-{rows}-{width}"
-    if not any(key.startswith(f"pages-{rows}-{width}/") for key in server.objects):
-        frame = bench.spark.read.parquet(str(master_files(bench, rows, width)))
-        return MasterStore.build(frame, address, key="key", unique=True)
-    return MasterStore.open(address)
+    rows, width = params["master_rows"], params["width"]
+    name = f"remote-pages-{rows}-{width}-{bench.seed}"
+    if not any(key.startswith(f"{name}/") for key in server.objects):
+        data = Master(rows, width, seed=bench.seed)
+        write = partial(write_pages, rows=data.table(0, rows), key="key", unique=True, page=REMOTE_PAGE)
+        local = kept(bench, name, write)
+        for file in (found for found in local.rglob("*") if found.is_file()):
+            server.put(f"{name}/{file.relative_to(local)}", file.read_bytes())
+    return MasterStore.open(f"s3a://{server.bucket}/{name}")
 
 
 def remote(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
-    """Ours with the master data in an object store."""
-    return dovetail(remote_store)(bench, params)
+    """Ours with the master data in an object store; its cache has seen ten micro-batches."""
+    return _counted(dovetail(remote_store, warm_rows=10 * params["batch_rows"]), bench, params)
 
 
 def remote_quarter(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
     """Ours with a quarter of the master data."""
     return remote(bench, {**params, "master_rows": params["master_rows"] // 4})
+
+
+@contextmanager
+def _counted(prepare: Prepare, bench: BenchContext, params: Params) -> Iterator[Run]:
+    """The same rival, with what it asked the object store for in each timed micro-batch."""
+    server, n = _object_store(), 1 + batches(bench, params)
+    with prepare(bench, params) as run:
+
+        def turn() -> Outcome:
+            server.requests.clear()
+            server.sent = server.most_at_once = 0
+            found = run()
+            asked = {
+                "requests_a_batch": server.requests.total() / n,
+                "mb_a_batch": server.sent / n / 1e6,
+                "most_at_once": float(server.most_at_once),
+            }
+            return Outcome(found.answer, found.seconds, {**found.figures, **asked})
+
+        yield turn
 
 
 def request_per_key(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
@@ -118,7 +143,7 @@ def request_per_key(bench: BenchContext, params: Params) -> AbstractContextManag
         store = remote_store(bench, params)
         return partial(_asked, store)
 
-    return streamed(join, warm_rows=0)(bench, params)
+    return _counted(streamed(join, warm_rows=0), bench, params)
 
 
 def _asked(store: MasterStore, frame: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, float]]]:

@@ -98,10 +98,10 @@ def ask(spark: SparkSession, place: Path) -> Ran:
     for family, make in joins(spark, place).items():
         seconds, moved, answer = float("inf"), 0, (0, "")
         for _ in range(2):
-            before, began = _shuffled(spark), time.perf_counter()
+            before, began = shuffled_bytes(spark), time.perf_counter()
             answer = _summed(make())
             seconds = min(seconds, time.perf_counter() - began)
-            moved = _shuffled(spark) - before
+            moved = shuffled_bytes(spark) - before
         found[family] = Asked(*answer, seconds, moved)
     return Ran(found, {name: tasks for name, tasks, _ in _executors(spark)})
 
@@ -113,7 +113,8 @@ def _summed(frame: DataFrame) -> tuple[int, str]:
     return (int(row[0]), str(row[1])) if row else (0, "")
 
 
-def _shuffled(spark: SparkSession) -> int:
+def shuffled_bytes(spark: SparkSession) -> int:
+    """Bytes written to the shuffle so far."""
     return sum(nbytes for _, _, nbytes in _executors(spark))
 
 

@@ -13,6 +13,8 @@ import zipfile
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
+from dovetail.engine.processor import FEATURES, NAME, portable, runs_portable, target
+
 PACKAGE = Path(__file__).resolve().parents[1]
 
 
@@ -85,17 +87,27 @@ def kernel_files() -> dict[PurePosixPath, bytes]:
     return {name: found[name] for name in sorted(kernels)}
 
 
-def prepared_marker() -> Path:
-    """A file that exists once all kernels of this source are compiled; its name depends on the text of all of it."""
+def prepared_marker(processor: str | None = None) -> Path:
+    """A file that exists once all kernels of this source are compiled for a processor, by default this process's.
+
+    Its name depends on the text of all of the source.
+    """
     source = hashlib.sha256()
     for name, text in kernel_files().items():
         source.update("/".join(name.parts[-3:]).encode() + text)
-    return cache_dir() / f"prepared-{source.hexdigest()[:16]}"
+    return cache_dir() / f"prepared-{source.hexdigest()[:16]}-{processor or target()}"
 
 
 def is_prepared() -> bool:
-    """True if every kernel of this very source is in the cache on disk."""
-    return prepared_marker().is_file()
+    """True if every kernel of this very source is in the cache on disk, for this processor or a portable one."""
+    return prepared_marker().is_file() or takes_portable()
+
+
+def takes_portable() -> bool:
+    """True if kernels for a portable processor are in the cache, those for this host are not, and it runs them."""
+    if NAME in os.environ or FEATURES in os.environ or not runs_portable():
+        return False
+    return prepared_marker(portable()).is_file() and not prepared_marker().is_file()
 
 
 @functools.cache

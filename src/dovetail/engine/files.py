@@ -8,13 +8,13 @@ of several callers of `create` one wins.
 from __future__ import annotations
 
 import contextlib
-import errno
 import mmap
 import os
 import re
 import shutil
 import tempfile
 import uuid
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from dovetail.engine.remote import S3_SCHEMES, Remote, S3Access, put_new, reaching
+from dovetail.engine.remote import S3_SCHEMES, Remote, RemoteFile, S3Access, put_new, reaching
 from dovetail.errors import ConfigError, PlanError
 
 Place: TypeAlias = Path | Remote
@@ -90,8 +90,8 @@ def read(place: Place) -> bytes:
     """The content of a file."""
     if isinstance(place, Path):
         return place.read_bytes()
-    with reaching(place), place.system.open_input_stream(place.path, compression=None) as stream:
-        return bytes(stream.read())
+    with closing(RemoteFile(place)) as file:
+        return file.read_all().to_pybytes()
 
 
 def read_range(place: Place, offset: int, nbytes: int) -> bytes:
@@ -276,13 +276,10 @@ def mapped(place: Place) -> pa.Buffer:
     """The content of a file, mapped; of a remote one a copy on the local disk, which goes when it is released."""
     if isinstance(place, Path):
         return pa.memory_map(str(place)).read_buffer() if place.stat().st_size else pa.py_buffer(b"")
-    length = size(place)
-    if length is None:
-        raise FileNotFoundError(errno.ENOENT, "No such file", str(place))
-    if not length:
-        return pa.py_buffer(b"")
-    with tempfile.TemporaryFile() as copy, reaching(place):
-        with place.system.open_input_stream(place.path, compression=None) as stream:
-            shutil.copyfileobj(stream, copy, 1 << 20)
-        copy.flush()
-        return pa.py_buffer(mmap.mmap(copy.fileno(), length, access=mmap.ACCESS_READ))
+    with tempfile.TemporaryFile() as copy, closing(RemoteFile(place)) as file:
+        if not file.size:
+            return pa.py_buffer(b"")
+        copy.truncate(file.size)
+        with mmap.mmap(copy.fileno(), file.size) as target, memoryview(target) as view:
+            file.fill(view)
+        return pa.py_buffer(mmap.mmap(copy.fileno(), file.size, access=mmap.ACCESS_READ))

@@ -13,16 +13,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
+import pyarrow as pa
 from pyarrow import fs
 
 from dovetail.errors import ConfigError
 
 S3_SCHEMES = ("s3a", "s3", "s3n")
-AT_ONCE = 24  # requests under way for one process; Arrow keeps 25 connections to a store
+AT_ONCE = 64  # requests under way for one process, each with a connection of its own
 _GAP = 64 << 10  # bytes: to read them costs what a request costs while many are under way
-_LARGEST = 4 << 20  # bytes of a request: more are read faster by several
+_LARGEST = 1 << 20  # bytes of a request: more are read faster by several
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 20.0
 ATTEMPTS = 10  # with a back-off that doubles up to 20 s: a store may refuse for half a minute
 T = TypeVar("T")
@@ -127,6 +128,17 @@ class RemoteFile:
             self._file = place.system.open_input_file(place.path)
             self.size = int(self._file.size())
 
+    def read_all(self) -> pa.Buffer:
+        """The content, by several requests at once if it is large."""
+        data = pa.allocate_buffer(self.size)
+        if self.size:
+            self.fill(memoryview(data))
+        return data
+
+    def fill(self, view: memoryview) -> None:
+        """Fill the view from the start of the file on, by several requests at once."""
+        fill_ranges([self], [[0], [0], [0], [len(view)]], view)
+
     def read(self, offset: int, nbytes: int) -> memoryview:
         """That many bytes from an offset on, by one request."""
         with reaching(self.place):
@@ -173,8 +185,11 @@ def _fill(source: RemoteFile, pieces: list[tuple[int, int, int, int]], view: mem
 
 
 def overlapped(calls: Sequence[Callable[[], T]]) -> list[T]:
-    """The results of these calls, which wait for a store, in order; many are under way at a time."""
-    if len(calls) < 2:
+    """The results of these calls, which wait for a store, in order; many are under way at a time.
+
+    Calls made by such a call are made one after the other: threads that wait for each other would wait for ever.
+    """
+    if len(calls) < 2 or getattr(_THREAD, "is_ours", False):
         return [call() for call in calls]
     with _LOCK:
         pool = _pool(os.getpid())
@@ -182,11 +197,12 @@ def overlapped(calls: Sequence[Callable[[], T]]) -> list[T]:
 
 
 _LOCK = threading.Lock()
+_THREAD = threading.local()
 
 
 @lru_cache(maxsize=4)
 def _pool(pid: int) -> ThreadPoolExecutor:  # workers are forked: threads of the parent do not run in them
-    return ThreadPoolExecutor(AT_ONCE, "dovetail-files")
+    return ThreadPoolExecutor(AT_ONCE, "dovetail-files", partial(setattr, _THREAD, "is_ours", True))
 
 
 @lru_cache(maxsize=64)
@@ -195,6 +211,22 @@ def _system(pid: int, scheme: str, host: str, access: S3Access | None) -> fs.Fil
         return fs.HadoopFileSystem.from_uri(f"hdfs://{host}")
     found = access or S3Access()
     endpoint = urlsplit(found.endpoint if "://" in found.endpoint else f"//{found.endpoint}")
+    with _connections(AT_ONCE):
+        return _s3_system(found, endpoint)
+
+
+@contextlib.contextmanager
+def _connections(most: int) -> Iterator[None]:
+    """Let Arrow keep that many connections to a store made in this block: as many as it has threads, at least 25."""
+    threads = pa.io_thread_count()
+    pa.set_io_thread_count(max(threads, most))
+    try:
+        yield
+    finally:
+        pa.set_io_thread_count(threads)
+
+
+def _s3_system(found: S3Access, endpoint: SplitResult) -> fs.FileSystem:
     return fs.S3FileSystem(
         access_key=found.key or None,
         secret_key=found.secret or None,

@@ -5,7 +5,8 @@ from disk, and the worker daemon loads all of them while it waits, for workers t
 run of a version they are not all on disk yet: then each worker compiles the few that its query needs, and finds on disk
 what is there by then. To spare the first run that, in a container image or after an upgrade, run the command above
 once; with `--first` it compiles only what the default algorithms run. On an executor host the first daemon starts that
-process.
+process. Kernels are compiled for the processor of this host; with `--portable` for one that most hosts have, so that an
+image serves executors of several kinds. Hosts that find no kernels of their own in the cache take portable ones.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from dovetail.engine.cache import cache_dir, is_prepared, prepared_marker, read_only
+from dovetail.engine.processor import compile_for_portable
 from dovetail.errors import ConfigError
 
 _running: list[subprocess.Popen[bytes]] = []
 _KEEP_S = 60 * 24 * 3600.0
-_FIRST = "--first"
+_FIRST, _PORTABLE = "--first", "--portable"
 
 
 def prepare(first_only: bool = False) -> None:
@@ -160,7 +162,9 @@ def one_at_a_time(folder: Path, what: str) -> Iterator[None]:
 
 if __name__ == "__main__":
     os.nice(19)  # a running query, or an installation, has priority
-    only_first, places = _FIRST in sys.argv, [word for word in sys.argv[1:] if word != _FIRST]
+    only_first, places = _FIRST in sys.argv, [word for word in sys.argv[1:] if not word.startswith("--")]
+    if _PORTABLE in sys.argv:
+        compile_for_portable()
     if places:
         _help(Path(places[0]), only_first)
     else:

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,7 @@ from pyiceberg.catalog import load_catalog
 from tests.semistream.frame.cases import rows_of
 
 from dovetail.engine import files, remote
-from dovetail.engine.remote import Remote, S3Access
+from dovetail.engine.remote import AT_ONCE, Remote, S3Access, overlapped
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.lake.delta import delta_source, storage_options
 from dovetail.joins.semistream.master.lake.iceberg import iceberg_source, s3_properties
@@ -94,6 +95,25 @@ def test_near_pages_share_a_request_and_far_ones_are_asked_for_at_once(server: O
     assert server.requests["GET"] == len(far) >= 10
     assert time.monotonic() - start < 0.1 * len(far) / 2
     found.close()
+
+
+def test_many_requests_are_under_way_and_large_files_are_read_by_several(server: ObjectStore) -> None:
+    server.objects["large"] = (bytes(range(256)) * (5 << 12), time.time())
+    server.latency_s = 0.2
+    assert files.read(place_in(server, "large")) == server.objects["large"][0]
+    assert files.mapped(place_in(server, "large")).to_pybytes() == server.objects["large"][0]
+    assert server.requests == {"HEAD": 2, "GET": 10}
+    assert 2 <= server.most_at_once <= 5
+    overlapped([partial(files.size, place_in(server, "large"))] * 3 * AT_ONCE)
+    assert 25 < server.most_at_once <= AT_ONCE  # Arrow itself keeps 25 connections
+    nested = overlapped([partial(files.read, place_in(server, "large"))] * AT_ONCE)
+    assert {len(data) for data in nested} == {5 << 20}
+    assert files.read(_put(server, "empty", b"")) == b""
+
+
+def _put(server: ObjectStore, name: str, data: bytes) -> Remote:
+    server.objects[name] = (data, time.time())
+    return place_in(server, name)
 
 
 def test_ranges_and_rows_without_a_key_are_stored_too(server: ObjectStore) -> None:

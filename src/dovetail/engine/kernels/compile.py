@@ -23,17 +23,24 @@ from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any, TypeVar, cast
 
-from dovetail.engine.cache import PACKAGE, cache_dir, kernel_files, read_only
+from dovetail.engine.cache import PACKAGE, cache_dir, kernel_files, read_only, takes_portable
+from dovetail.engine.processor import compile_for_portable, portable
 
 F = TypeVar("F", bound=Callable[..., Any])
 W = TypeVar("W", bound=Callable[[], None])
 
 # A plain `numba.njit(cache=True)` elsewhere in the process then shares our directory, unless the user chose one.
 os.environ.setdefault("NUMBA_CACHE_DIR", str(cache_dir()))
+_IS_PORTABLE = takes_portable()
+if _IS_PORTABLE:
+    compile_for_portable()
 
-import numba  # noqa: E402  (reads NUMBA_CACHE_DIR when it is imported)
+import numba  # noqa: E402  (reads its settings from the environment when it is imported)
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvidedCacheLocator  # noqa: E402
 from numba.core.dispatcher import Dispatcher  # noqa: E402
+
+if _IS_PORTABLE:  # also where the program had imported Numba
+    numba.config.CPU_NAME, numba.config.CPU_FEATURES = portable(), ""
 
 
 @functools.cache

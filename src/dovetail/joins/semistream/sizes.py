@@ -112,6 +112,7 @@ ROUND_ROW_BYTES = 24  # of a master row in a round beside the row: its code, and
 ROUND_SEGMENT_BYTES = 64  # of a segment in a round: its number, its waiting rows, its place, each twice
 NOTED_KEYS = 4096  # most keys matched before the qualifying ones enter a cache
 ROUND_KEYS = 8192  # of one request to a store that finds keys, at most; more save nothing
+ROUNDS_UNDER_WAY = 4  # times the requests that are under way together, of which the pages are held
 KEYED_INTAKE = 16384
 
 
@@ -176,9 +177,17 @@ class Footprint:
 
     @property
     def hold(self) -> int:
-        """Master rows that answers still name, at most."""
-        most = min(self.limit // 16, int(self.round_rows * self.round_row)) if self.keyed else self.limit // 16
-        return max(self.segment, most)
+        """Master rows that answers still name, at most; and the pages of an object store that keys are looked up in."""
+        most = max(int(self.round_rows * self.round_row), self.under_way) if self.keyed else self.limit
+        return max(self.segment, min(self.limit // 16, most))
+
+    @property
+    def under_way(self) -> int:
+        """Bytes of pages that keep all requests to an object store busy for some time; 0 of stores read one by one."""
+        pages = self.segments.pages
+        if pages.device.at_once == 1 or not self.segments.n_pages:
+            return 0
+        return ROUNDS_UNDER_WAY * pages.device.at_once * pages.stored_bytes(0, 1)
 
     @property
     def pairs(self) -> int:

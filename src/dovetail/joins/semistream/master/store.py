@@ -130,7 +130,7 @@ class MasterStore:
         are together.
         Rows with a null in the key are left out, or with `keep_nulls=True` kept apart for joins with `null_safe=True`,
         which read all of them as one page. `unique=True` refuses keys that occur twice, with the keys. `page` is the
-        size of what one look-up reads: 4 KB on disks and 64 KB in object stores, unless you say otherwise. Driver and
+        size of what one look-up reads: 4 KB on disks and 16 KB in object stores, unless you say otherwise. Driver and
         executors must see the path as one place: a directory that all hosts mount, or an address that Spark knows
         (hdfs://, s3a://), with the credentials of the session.
 

@@ -217,7 +217,7 @@ def _normal_type(form: KeyForm) -> pa.DataType:
 
 
 DEFAULT_PAGE = "4KB"  # small batches need few rows of many pages; joins read several pages as one segment
-REMOTE_PAGE = "64KB"  # takes a request hardly longer than 4 KB, and an index of a sixteenth
+REMOTE_PAGE = "16KB"  # takes a request no longer than 4 KB, and an index of a quarter
 
 
 def page_size(page: int | str | None, place: Place) -> int:
