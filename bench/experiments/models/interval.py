@@ -45,7 +45,7 @@ class Mix:
     def __str__(self) -> str:
         if len(self.classes) == 1:
             return f"{self.rate:g} x {self.classes[0][1]}"
-        parts = ", ".join(f"{share:.0%} {duration}" for share, duration in self.classes)
+        parts = ", ".join(f"{100 * share:.4g}% {duration}" for share, duration in self.classes)
         return f"{self.rate:g} x ({parts})"
 
     def bounds(self, span: int, seed: int) -> tuple[I64, I64]:

@@ -12,6 +12,7 @@ from dovetail.engine.profile import Profile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.cost.model import Algorithm, CostModel, Variant, expected_pairs
 from dovetail.joins.interval.cost.partitions import DisjointPartitionCost, OverlapPartitionCost, choose_slots
+from dovetail.joins.interval.cost.sampled import SWEEPS, SampledSide, follow
 from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics
 from dovetail.joins.interval.cost.sweeps import ForwardScanCost, SortMergeCost, TimeSweepCost
 
@@ -198,6 +199,12 @@ class Setting:
     strict: bool = False
     variant: Variant = "corrected"
     slots: int = 0
+    samples: tuple[SampledSide, SampledSide] | None = None
+    partitioning: FrameMemory | None = None
+
+    def memory_of(self, algorithm: Algorithm) -> FrameMemory:
+        """The memory for tuples of an algorithm: joins that partition need room to order rows, and hold fewer."""
+        return self.memory if algorithm in SWEEPS or self.partitioning is None else self.partitioning
 
 
 def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: Profile | None = None) -> Price:
@@ -210,7 +217,7 @@ def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: 
     bare = _unpriced(setting, algorithm, swapped)
     if unit_costs is None:
         return bare
-    frame_bytes = setting.memory.frame_bytes
+    frame_bytes = setting.memory_of(algorithm).frame_bytes
     # DIP keeps a file per partition, so that its frames are spread over the disk
     read_s = unit_costs.page_read_s(frame_bytes, sequential=algorithm != "dip")
     return replace(
@@ -239,8 +246,8 @@ def _unpriced(setting: Setting, algorithm: Algorithm, swapped: bool) -> Price:
     r, s = (setting.right, setting.left) if swapped else (setting.left, setting.right)
     if not r.rows or not s.rows:
         return Price(algorithm, swapped, False, 0.0, setting.memory.frames, 0.0, 0.0)
-    refined = setting.variant == "corrected"
-    cost = MixedCost(algorithm, r, s, setting.memory, setting.variant, setting.slots, refined)
+    refined, memory = setting.variant == "corrected", setting.memory_of(algorithm)
+    cost = MixedCost(algorithm, r, s, memory, setting.variant, setting.slots, refined)
     held = Price(
         algorithm=algorithm,
         swapped=swapped,
@@ -251,10 +258,27 @@ def _unpriced(setting: Setting, algorithm: Algorithm, swapped: bool) -> Price:
         comparisons=cost.cpu(),
         slots=cost.slots if algorithm == "oip" else 0,
     )
+    if setting.samples is not None and algorithm in SWEEPS:
+        return _followed(held, setting, setting.samples[::-1] if swapped else setting.samples)
     if not held.spills:
         return held
     n_spills = max(1.0, math.floor(cost.n_spills()))
     return replace(held, n_spills=n_spills, frames_written=cost.frames_written(), frames_read=cost.frames_read())
+
+
+def _followed(held: Price, setting: Setting, samples: tuple[SampledSide, SampledSide]) -> Price:
+    """The price with memory and frames as the samples tell them."""
+    frame = setting.memory.frame_bytes
+    moved = follow(held.algorithm, *samples, held.available_frames * frame)
+    sizes = [side.row_bytes / frame for side in samples]
+    written, read = (
+        sum(rows * size for rows, size in zip(what, sizes, strict=True)) for what in (moved.written, moved.read)
+    )
+    needed = moved.needed / frame
+    spills = needed > held.available_frames
+    return replace(
+        held, spills=spills, needed_frames=needed, n_spills=moved.spills, frames_written=written, frames_read=read
+    )
 
 
 ALGORITHMS: Final[tuple[Algorithm, ...]] = tuple(MODELS)
@@ -323,6 +347,8 @@ def choose(
     unit_costs: Profile | None = None,
     variant: Variant = "corrected",
     slots: int = 0,
+    samples: tuple[SampledSide, SampledSide] | None = None,
+    partitioning: FrameMemory | None = None,
 ) -> Choice:
     """The cheapest of `algorithms` for this join, with the price of every candidate in every orientation that differs.
 
@@ -334,7 +360,7 @@ def choose(
     unknown = [a for a in algorithms if a not in MODELS]
     if unknown or not algorithms:
         raise PlanError(f"algorithms {unknown or 'none'} were given; choose among {', '.join(MODELS)}.")
-    setting = Setting(left, right, memory, tuple(relations), strict, variant, slots)
+    setting = Setting(left, right, memory, tuple(relations), strict, variant, slots, samples, partitioning)
     candidates = [(a, swapped) for a in algorithms for swapped in _orientations(a, left, right)]
     prices = [price(setting, a, swapped=swapped, unit_costs=unit_costs) for a, swapped in candidates]
     return Choice(tuple(sorted(prices, key=_rank)))
