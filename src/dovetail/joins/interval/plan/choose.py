@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
+from dovetail.engine.kernels.arrays import F64
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.index.answers import INDEX_BYTES
@@ -52,6 +53,7 @@ EXPLODED_ROW = 1.4  # cost of a row that is copied to bins and hashed with their
 RANGES_START = 0.5  # seconds of one core that a join by operators takes for no rows: workers, and an exchange of ids
 INDEX_START = 0.2  # the same of an index of the whole right side: a job that reads it, and workers
 SENT_ROW = 4  # cost of a right row that the driver reads, broadcasts and every worker loads, relative to one sent once
+MISSED_LENGTH = 1.5  # times the longest sampled row: longer ones were missed by the sample
 FEWEST_SAMPLED = 64  # rows of both samples in a range from which a sweep can be followed
 CODED_DIGITS = 18  # decimals of more digits have no 64-bit codes
 CODES_BOTH_CLOSED = 2.0**62  # bounds below this leave room for a closed end
@@ -384,6 +386,16 @@ def _tuple_bytes(s: SideStatistics) -> float:
     return s.row_bytes + 16 + OVERHEAD_BYTES
 
 
+def _with_longest(s: SideStatistics) -> tuple[F64, F64]:
+    """The sample with a row as long as the longest, in the middle, where the sample missed it: one row makes a sweep
+    read ahead to its end."""
+    start, end = s.sample.start, s.sample.end
+    if len(start) and s.max_length > MISSED_LENGTH * float((end - start).max()):
+        first = max(s.low, (s.low + s.high - s.max_length) / 2)
+        start, end = np.append(start, first), np.append(end, first + s.max_length)
+    return start, end
+
+
 def _samples_of_a_range(
     stats: tuple[SideStatistics, SideStatistics], ranges: int
 ) -> tuple[SampledSide, SampledSide] | None:
@@ -394,7 +406,7 @@ def _samples_of_a_range(
     cuts = np.quantile(starts, [ranges // 2 / ranges, (ranges // 2 + 1) / ranges]) if len(starts) else starts
     found = []
     for s in stats:
-        start, end = s.sample.start, s.sample.end
+        start, end = _with_longest(s)
         if ranges > 1:
             inside = (end > cuts[0]) & (start < cuts[1])
             start, end = np.maximum(start[inside], cuts[0]), end[inside]

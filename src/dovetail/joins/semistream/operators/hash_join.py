@@ -88,6 +88,10 @@ class WholeMaster(SemiStreamOperator):
     def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """Answer the rows from the table, which is built for the first of them."""
         self.counts["admits"] += len(rows.codes)
+        if not self.disk.segments.n:
+            self.counts["misses"] += len(rows.codes)
+            yield from self.answers.misses(rows.refs)
+            return
         if self._mask is None:
             yield from self.disk.load(*self.disk.segments.run(0))
             self._mask = index_rows(self.disk.loaded.codes, self.disk.scratch)
