@@ -221,7 +221,7 @@ def chosen_operators(settings: Iterable[ChoiceSetting]) -> Figures:
     for setting in settings:
         timed = _Timed(setting)
         found.append(timed.chosen())
-        rows += timed.pairs
+        rows += timed.pairs or 0
     table = settings_table(found, "Least processor times of all candidates", 1e3, "ms")
     return figures(found, "processor time", rows, table)
 

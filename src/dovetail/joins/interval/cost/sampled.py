@@ -46,10 +46,10 @@ class SampledSide:
         """How many rows from `first` on end no later than these times."""
         return np.searchsorted(np.sort(self.end[first:]), at, side="right").astype(np.int64)
 
-    def horizon(self, at: F64) -> F64:
-        """The latest end of rows that started up to these times."""
-        latest = np.concatenate([[-np.inf], np.maximum.accumulate(self.end)])
-        return np.asarray(latest[self.started(at)], np.float64)
+    def horizon(self, first: int, at: F64) -> F64:
+        """The latest end of rows from `first` on that started up to these times."""
+        latest = np.concatenate([[-np.inf], np.maximum.accumulate(self.end[first:])])
+        return np.asarray(latest[np.maximum(0, self.started(at) - first)], np.float64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +119,9 @@ class _Followed:
         return np.maximum(0, upto - first - side.ended(first, grid))
 
     def _loaded(self, number: int, grid: F64) -> I64:
-        """How far a side is read at these times: up to the end of the other side's rows that have started."""
-        side = self.sides[number]
-        return np.maximum(side.started(grid), side.started(self.sides[1 - number].horizon(grid), "left"))
+        """How far a side is read at these times: up to the end of rows of the other that started and were not freed."""
+        side, other = self.sides[number], self.sides[1 - number].horizon(self.first[1 - number], grid)
+        return np.maximum(side.started(grid), side.started(other, "left"))
 
     def _spill(self, now: float) -> None:
         """Stream one side past what memory holds of the other, which is freed."""
