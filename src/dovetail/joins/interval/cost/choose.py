@@ -152,8 +152,9 @@ class MixedCost:
 class Price:
     """The predicted cost of one algorithm. `swapped` means that the operator's R is the right input.
 
-    Frames and spills are zero for a join that stays in memory. `slots` is OIP's k, otherwise zero. Seconds are absent
-    without unit costs.
+    Frames and spills are zero for a join that stays in memory. `slots` is OIP's k, otherwise zero. `copied_bytes` are
+    those of held rows that move when a window is refilled, where samples tell them. Seconds are absent without unit
+    costs.
     """
 
     algorithm: Algorithm
@@ -167,6 +168,7 @@ class Price:
     frames_written: float = 0.0
     frames_read: float = 0.0
     slots: int = 0
+    copied_bytes: float = 0.0
     cpu_seconds: float | None = None
     io_seconds: float | None = None
 
@@ -224,22 +226,35 @@ def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: 
         bare,
         cpu_seconds=unit_costs.compare.seconds * bare.comparisons
         + unit_costs.emit.seconds * bare.rows
-        + _keeping_s(setting, algorithm, swapped, unit_costs),
+        + unit_costs.insert.seconds * bare.copied_bytes / _COPIED_BYTES
+        + _keeping_s(setting, algorithm, swapped, bare.rows, unit_costs),
         io_seconds=unit_costs.page_write_s(frame_bytes) * bare.frames_written + read_s * bare.frames_read,
     )
 
 
-def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, unit_costs: Profile) -> float:
-    """Seconds to keep rows: none if scanned in place, those of S in a list, both in a heap or in partitions.
+_ROW_COSTS: Final[dict[Algorithm, tuple[float, float]]] = {
+    "sort_merge": (0.6, 0.0),
+    "forward_scan": (1.5, 1.5),
+    "time_sweep": (1.7, 1.7),
+    "oip": (2.0, 2.0),
+    "dip": (2.0, 2.0),
+}
+"""Of a row of R and of S, in insertions, measured in the settings of the exam (`bench/experiments/models/exam.py`):
+sort-merge reads S where it lies and pays for R, the other sweeps select rows of both, partitioned rows are sorted."""
+_COPIED_BYTES: Final = 16  # of a held row that are copied in the time of an insertion
+_REFILLED: Final = 0.2  # of the memory for active tuples: input that refills a window at a time
+_PAIR_COSTS: Final[dict[Algorithm, float]] = {"sort_merge": 8.0, "time_sweep": 4.0}
+"""Of a pair, in comparisons beside its own: sort-merge visits active rows one by one, forward scan finds runs."""
 
-    Rows leave a list together, but a heap one by one; partitioned rows are sorted once more.
-    """
+
+def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, pairs: float, unit_costs: Profile) -> float:
+    """Seconds for rows and pairs beside comparisons and output."""
     left, right = setting.left.rows, setting.right.rows
-    if algorithm == "forward_scan" or not left or not right:
+    if not left or not right:
         return 0.0
-    if algorithm == "sort_merge":
-        return unit_costs.insert.seconds * (left if swapped else right)
-    return (unit_costs.insert.seconds + unit_costs.evict.seconds) * (left + right)
+    (r, s), (of_r, of_s) = (right, left) if swapped else (left, right), _ROW_COSTS[algorithm]
+    rows = unit_costs.insert.seconds * (of_r * r + of_s * s)
+    return rows + unit_costs.compare.seconds * _PAIR_COSTS.get(algorithm, 0.0) * pairs
 
 
 def _unpriced(setting: Setting, algorithm: Algorithm, swapped: bool) -> Price:
@@ -275,9 +290,15 @@ def _followed(held: Price, setting: Setting, samples: tuple[SampledSide, Sampled
         sum(rows * size for rows, size in zip(what, sizes, strict=True)) for what in (moved.written, moved.read)
     )
     needed = moved.needed / frame
-    spills = needed > held.available_frames
+    refills = sum(side.each * len(side.start) for side in samples) / (setting.memory.frames * frame * _REFILLED)
     return replace(
-        held, spills=spills, needed_frames=needed, n_spills=moved.spills, frames_written=written, frames_read=read
+        held,
+        spills=needed > held.available_frames,
+        needed_frames=needed,
+        n_spills=moved.spills,
+        frames_written=written,
+        frames_read=read,
+        copied_bytes=refills * moved.usual,
     )
 
 

@@ -54,9 +54,11 @@ class SampledSide:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """The prediction for one sweep: most bytes held if memory were ample, rows written and read, and spills."""
+    """The prediction for one sweep: bytes held at most and on average if memory were ample, rows written and read,
+    and spills."""
 
     needed: float
+    usual: float = 0.0
     written: tuple[float, float] = (0.0, 0.0)
     read: tuple[float, float] = (0.0, 0.0)
     spills: float = 0.0
@@ -79,24 +81,25 @@ class _Followed:
 
     def moved(self) -> Moved:
         """The moves of the whole run."""
-        at, spills, needed = 0, 0, 0.0
+        at, spills, needed, usual = 0, 0, 0.0, 0.0
         while at < len(self.grid):
             held = self._held(at)
-            needed = needed or float(held.max(initial=0.0))
+            if not at and not spills:
+                needed, usual = float(held.max(initial=0.0)), float(held.mean())
             over = held > self.capacity
             if not over.any():
                 break
             at += int(over.argmax())
             if spills == _MOST_SPILLS:
-                return self._extrapolated(at, needed, spills)
+                return self._extrapolated(at, needed, usual, spills)
             spills += 1
             self._spill(float(self.grid[at]))
-        return Moved(needed, (self.written[0], self.written[1]), (self.read[0], self.read[1]), float(spills))
+        return Moved(needed, usual, (self.written[0], self.written[1]), (self.read[0], self.read[1]), float(spills))
 
-    def _extrapolated(self, at: int, needed: float, spills: int) -> Moved:
+    def _extrapolated(self, at: int, needed: float, usual: float, spills: int) -> Moved:
         times = len(self.grid) / max(1, at, max(self.first) * len(self.grid) // max(map(len, self._starts())))
         written, read = ([times * n for n in what] for what in (self.written, self.read))
-        return Moved(needed, (written[0], written[1]), (read[0], read[1]), spills * times)
+        return Moved(needed, usual, (written[0], written[1]), (read[0], read[1]), spills * times)
 
     def _starts(self) -> list[F64]:
         return [side.start for side in self.sides]
