@@ -283,18 +283,19 @@ def _unpriced(setting: Setting, algorithm: Algorithm, swapped: bool) -> Price:
 
 def _followed(held: Price, setting: Setting, samples: tuple[SampledSide, SampledSide]) -> Price:
     """The price with memory and frames as the samples tell them."""
-    frame = setting.memory.frame_bytes
-    moved = follow(held.algorithm, *samples, held.available_frames * frame)
-    sizes = [side.row_bytes / frame for side in samples]
+    memory, widest = setting.memory, max(side.row_bytes for side in samples)
+    capacity = memory.tuples(widest) * widest
+    moved = follow(held.algorithm, *samples, capacity)
+    sizes = [1 / memory.tuples_per_frame(side.row_bytes) for side in samples]
     written, read = (
         sum(rows * size for rows, size in zip(what, sizes, strict=True)) for what in (moved.written, moved.read)
     )
-    needed = moved.needed / frame
-    refills = sum(side.each * len(side.start) for side in samples) / (setting.memory.frames * frame * _REFILLED)
+    refills = sum(side.each * len(side.start) for side in samples) / (capacity * _REFILLED)
     return replace(
         held,
-        spills=needed > held.available_frames,
-        needed_frames=needed,
+        spills=moved.needed > capacity,
+        needed_frames=moved.needed / capacity * memory.frames,
+        available_frames=memory.frames,
         n_spills=moved.spills,
         frames_written=written,
         frames_read=read,
