@@ -13,7 +13,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_in
 # What was imported once stays compiled, even if the shell says otherwise: it saves every process some seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test checks lint style types unit soak cluster bench clean
+.PHONY: demo test checks lint style types unit soak cluster bench paper clean
 
 # uv installs in half the time of pip; where it cannot (an index or certificate that only pip knows), pip does.
 ADD = index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}; \
@@ -70,6 +70,12 @@ cluster: $(STAMP) $(KERNELS)  ## every family on a Spark cluster of separate hos
 
 bench: $(RIVALS) $(KERNELS)  ## every benchmark and experiment at small scale, and their page
 	$(BIN)/python -m bench run --all --scale small --keep docs/experiments/figures
+	$(BIN)/python -m bench report
+
+# The sources' own sizes: hours. What was measured with the code as it is stays, so that the command can be repeated.
+paper: $(RIVALS) $(KERNELS)  ## every experiment at the size of its source, one after the other, resumed where it ended
+	$(BIN)/python -m bench run 'semistream-*' 'online-*' 'interval-*' 'xquery-*' 'models-*' --scale full \
+		--keep docs/experiments/figures --resume
 	$(BIN)/python -m bench report
 
 $(RIVALS): pyproject.toml  # what tests need, too: installed at once, it takes half the time

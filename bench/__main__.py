@@ -57,6 +57,9 @@ def run_cases(
     keep: Annotated[
         Path | None, typer.Option("--keep", help="Keep the figures of each benchmark in this directory, for the page.")
     ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Leave out what --keep has figures of, at this scale and of today's code.")
+    ] = False,
     rounds: Annotated[
         int | None, typer.Option(min=1, help="Warm runs of each rival; each case has its own number.")
     ] = None,
@@ -74,6 +77,8 @@ def run_cases(
     if names and everything:
         raise PlanError(f"benchmarks {names} were named together with --all; give one or the other.")
     entries = choose(names or [], everything)
+    if resume:
+        entries = _left(entries, scale.value, keep)
     if json_file is not None:
         _check_writable(json_file)
     console = written()
@@ -86,6 +91,18 @@ def run_cases(
         console.print(f"figures: {json_file}", highlight=False, soft_wrap=True)
     if report.failures or (check and report.broken_claims):
         raise typer.Exit(1)
+
+
+def _left(entries: list[Entry], scale: str, keep: Path | None) -> list[Entry]:
+    """The entries that are still to be run."""
+    from bench.page import is_measured, kept
+
+    if keep is None:
+        raise PlanError("--resume needs --keep with the directory of the figures that are there already.")
+    found = kept(keep) if keep.is_dir() else {}
+    left = [entry for entry in entries if not is_measured(entry, found.get(entry.name, {}).get(scale))]
+    Console(stderr=True).print(f"{len(entries) - len(left)} of {len(entries)} are measured; {len(left)} are left")
+    return left
 
 
 @app.command("plot")
@@ -105,12 +122,15 @@ def plot(
 def report_page(
     figures: Annotated[Path, typer.Option(help="Directory of kept figures.")] = Path("docs/experiments/figures"),
     to: Annotated[Path, typer.Option(help="Directory for the page.")] = Path("docs/experiments"),
+    claims: Annotated[Path, typer.Option(help="File for the claims that do not hold.")] = Path("docs/reproduction.md"),
 ) -> None:
-    """Write the page of all experiments from kept figures; exit 1 if one failed or has no figures."""
+    """Write the page of all experiments and the list of claims that do not hold; exit 1 if one failed or is missing."""
     from bench.page import write_page
+    from bench.reproduction import write_claims
 
     page, problems = write_page(figures, to)
     console = Console()
+    console.print(f"claims: {write_claims(figures, claims)}", highlight=False, soft_wrap=True)
     for problem in problems:
         console.print(f"[bold red]{escape(problem)}[/]", highlight=False, soft_wrap=True)
     console.print(f"page: {page}", highlight=False, soft_wrap=True)

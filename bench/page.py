@@ -55,6 +55,13 @@ def kept(directory: Path) -> dict[str, dict[str, Mapping[str, Any]]]:
     return found
 
 
+def is_measured(entry: Entry, whole: Mapping[str, Any] | None) -> bool:
+    """Whether these kept figures are of today's code, and of a run that did not fail."""
+    if whole is None or whole["entry"]["code"] != digest(entry.measures):
+        return False
+    return isinstance(entry, Case) or whole["entry"]["findings"] is not None
+
+
 def _read(path: Path) -> dict[str, Any]:
     try:
         whole = json.loads(path.read_text())

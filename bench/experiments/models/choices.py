@@ -9,6 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Final
 
+import numpy as np
+
 from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Grid
 from bench.experiments.models.interval import Mix, Pair, row_bytes
@@ -21,7 +23,7 @@ from dovetail.errors import DataError
 from dovetail.joins.interval.cost import Choice, Price
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.plan.choose import price_operators
-from dovetail.joins.interval.plan.statistics import Sample, SideStatistics
+from dovetail.joins.interval.plan.statistics import SAMPLE_ROWS, Sample, SideStatistics
 from dovetail.joins.interval.request import JoinOptions, Request
 
 NEAR: Final = 1.10
@@ -129,13 +131,15 @@ class ChoiceSetting:
     pair: Pair
     payload: int
     memory: str
+    relation: str = "overlapping"
 
     def __str__(self) -> str:
-        return f"{self.pair}, rows of {row_bytes(self.payload)} bytes, {self.memory}"
+        asked = "" if self.relation == "overlapping" else f"{self.relation}: "
+        return f"{asked}{self.pair}, rows of {row_bytes(self.payload)} bytes, {self.memory}"
 
     def request(self) -> Request:
         """The request as a user makes it."""
-        return JoinOptions(memory=self.memory).request()
+        return JoinOptions(memory=self.memory, relation=self.relation).request()
 
     def pieces(self) -> int:
         """Pieces in which a task of Spark gives its rows to the operator: of a batch, or of a part of its memory."""
@@ -153,7 +157,8 @@ class ChoiceSetting:
 
 
 def _statistics(start: I64, end: I64, width: int) -> SideStatistics:
-    lengths, few = end - start, slice(0, 64)
+    lengths = end - start
+    few = np.random.default_rng(3).permutation(len(start))[:SAMPLE_ROWS]
     sample = Sample(start[few].astype(float), end[few].astype(float), start[few], len(start))
     bounds = float(start.min()), float(start.max()), float(end.max())
     return SideStatistics(
@@ -178,7 +183,7 @@ class _Timed:
         self.setting, self.choice = setting, setting.choice()
         self._request = setting.request()
         self._batches = setting.pair.batches(setting.pieces(), setting.payload)
-        self.pairs = setting.pair.pairs()
+        self.pairs = setting.pair.pairs() if setting.relation == "overlapping" else None
 
     def seconds(self, price: Price) -> float:
         """One run of a candidate: all answers as rows, as the tasks of Spark give them.
@@ -191,6 +196,8 @@ class _Timed:
         run = run_local(spec, self._batches, self._request.memory, Schedule("round_robin"))
         given = sum(batch.num_rows for batch in run)
         seconds = time.process_time() - began
+        if self.pairs is None:
+            self.pairs = given  # of other relations the candidates are compared with each other
         if given != self.pairs:
             raise DataError(f"{price.label} gave {given:,} pairs of {self.setting}, not {self.pairs:,}.")
         return seconds
@@ -214,9 +221,56 @@ def chosen_operators(settings: Iterable[ChoiceSetting]) -> Figures:
     for setting in settings:
         timed = _Timed(setting)
         found.append(timed.chosen())
-        rows += timed.pairs
+        rows += timed.pairs or 0
     table = settings_table(found, "Least processor times of all candidates", 1e3, "ms")
     return figures(found, "processor time", rows, table)
+
+
+def operator_of(label: str) -> str:
+    """The operator of a candidate, whichever input is its outer one."""
+    return label.partition(" ")[0]
+
+
+def margins(found: Sequence[Chosen]) -> dict[str, list[float]]:
+    """By operator, in each setting: what the best other operator costs over what it costs itself."""
+    every: dict[str, list[float]] = {name: [] for name in sorted({operator_of(c) for one in found for c in one.costs})}
+    for one in found:
+        least = {name: min(cost for c, cost in one.costs.items() if operator_of(c) == name) for name in every}
+        for name, own in least.items():
+            every[name].append(min(cost for other, cost in least.items() if other != name) / own)
+    return every
+
+
+def constants(found: Sequence[Chosen]) -> dict[str, int]:
+    """In how many settings the same answer every time, in its better orientation, is within a tenth of the best."""
+    best = [min(one.costs.values()) for one in found]
+    names = sorted({operator_of(c) for one in found for c in one.costs})
+    return {
+        name: sum(
+            min(cost for c, cost in one.costs.items() if operator_of(c) == name) <= NEAR * least
+            for one, least in zip(found, best, strict=True)
+        )
+        for name in names
+    }
+
+
+def exam(bench: BenchContext) -> Figures:
+    """Settings of the exam and settings drawn at random: the choices, and what a constant answer would give."""
+    from bench.experiments.models.exam import drawn, exam_grid
+
+    warm()
+    made, held_out = ([_Timed(setting).chosen() for setting in some()] for some in (exam_grid, drawn))
+    found = [*made, *held_out]
+    table = settings_table(found, "Least processor times of all candidates", 1e3, "ms")
+    named = {
+        "constants": constants(found),
+        "margins": {name: max(values) for name, values in margins(found).items()},
+        "wins": {name: sum(value > 1.5 for value in values) for name, values in margins(found).items()},
+        "held_out": len(held_out),
+        "held_out_good": sum(one.good for one in held_out),
+    }
+    told = figures(found, "processor time", 0, table)
+    return replace(told, named={**told.named, **named})
 
 
 def interval(bench: BenchContext) -> Figures:

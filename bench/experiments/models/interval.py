@@ -20,8 +20,10 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import DataError
 from dovetail.joins.interval.cost import ALGORITHMS, FrameMemory, IntervalStatistics, Price, choose, summarise
+from dovetail.joins.interval.cost.sampled import SampledSide
 from dovetail.joins.interval.operators import OPERATORS, Frames
 from dovetail.joins.interval.operators.spec import END, START
+from dovetail.joins.interval.plan.statistics import SAMPLE_ROWS
 from dovetail.joins.interval.relation import Relation
 
 _ROW_BYTES = 24  # start, end and number
@@ -45,7 +47,7 @@ class Mix:
     def __str__(self) -> str:
         if len(self.classes) == 1:
             return f"{self.rate:g} x {self.classes[0][1]}"
-        parts = ", ".join(f"{share:.0%} {duration}" for share, duration in self.classes)
+        parts = ", ".join(f"{100 * share:.4g}% {duration}" for share, duration in self.classes)
         return f"{self.rate:g} x ({parts})"
 
     def bounds(self, span: int, seed: int) -> tuple[I64, I64]:
@@ -87,12 +89,22 @@ class Pair:
         left, right = (summarise(start, end, tuple_bytes) for start, end in self.bounds())
         return left, right
 
+    def samples(self, tuple_bytes: float) -> tuple[SampledSide, SampledSide]:
+        """Rows drawn as the planner of `interval_join` draws them, over which sweeps are followed."""
+        left, right = (_sampled(start, end, tuple_bytes) for start, end in self.bounds())
+        return left, right
+
     def batches(self, pieces: int, payload: int = 0) -> dict[str, list[pa.RecordBatch]]:
         """Both inputs in as many pieces, so that neither runs ahead of the other; `payload` columns of eight bytes."""
         return {
             side: _cut(_rows(side, *bounds, payload), pieces)
             for side, bounds in zip(("left", "right"), self.bounds(), strict=True)
         }
+
+
+def _sampled(start: I64, end: I64, tuple_bytes: float) -> SampledSide:
+    few = np.random.default_rng(3).permutation(len(start))[:SAMPLE_ROWS]
+    return SampledSide.of(start[few].astype(float), end[few].astype(float), len(start), tuple_bytes)
 
 
 def _rows(side: str, start: I64, end: I64, payload: int) -> pa.RecordBatch:
@@ -132,7 +144,7 @@ class Setting:
     def predicted(self) -> dict[str, Price]:
         """The prices of the five algorithms, inputs as given."""
         memory = FrameMemory(FRAME_BYTES, self.frames)
-        prices = choose(*self.pair.statistics(TUPLE_BYTES), memory).prices
+        prices = choose(*self.pair.statistics(TUPLE_BYTES), memory, samples=self.pair.samples(TUPLE_BYTES)).prices
         return {price.algorithm: price for price in prices if not price.swapped}
 
     def counted(self, algorithm: str) -> Metrics:

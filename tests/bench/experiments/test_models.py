@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from bench.catalogue import load_experiments
 from bench.experiment import Findings, Grid
-from bench.experiments.models import choices, interval, semistream
+from bench.experiments.models import choices, exam, interval, semistream
 from bench.experiments.models.choices import Chosen
 from bench.experiments.models.errors import Compared, spreads
 from bench.experiments.models.interval import Mix, Pair
@@ -24,7 +24,13 @@ SHORT = Pair(Mix.even(2.0, 5), Mix(2.0, ((0.5, 5), (0.5, 40))), 300)
 
 def test_every_part_of_the_issue_has_its_experiment() -> None:
     found = {name for name, one in load_experiments().items() if one.family == "models"}
-    assert found == {"models-interval", "models-interval-choice", "models-semistream", "models-semistream-choice"}
+    assert found == {
+        "models-interval",
+        "models-interval-choice",
+        "models-interval-exam",
+        "models-semistream",
+        "models-semistream-choice",
+    }
 
 
 def test_there_are_a_hundred_settings_with_a_choice() -> None:
@@ -32,6 +38,35 @@ def test_there_are_a_hundred_settings_with_a_choice() -> None:
     assert len(set(map(str, intervals))) == len(intervals)
     assert len(set(map(str, streams))) == len(streams)
     assert len(intervals) + len(streams) >= 100
+
+
+def test_the_exam_has_a_hundred_settings_more() -> None:
+    made, drawn = list(exam.exam_grid()), list(exam.drawn())
+    assert len({str(one) for one in (*made, *drawn)}) == len(made) + len(drawn) >= 100
+    assert list(map(str, exam.drawn())) == list(map(str, drawn))
+
+
+def test_a_constant_answer_is_counted_in_its_better_orientation() -> None:
+    found = [
+        Chosen("s1", "a", {"a": 1.0, "b": 2.0, "b (swapped)": 1.05}),
+        Chosen("s2", "b", {"a": 3.0, "b": 1.0, "b (swapped)": 4.0}),
+    ]
+    assert choices.constants(found) == {"a": 1, "b": 2}
+    assert choices.margins(found) == {"a": pytest.approx([1.05, 1 / 3]), "b": pytest.approx([1 / 1.05, 3.0])}
+
+
+def test_the_exam_fails_a_chooser_that_always_says_the_same() -> None:
+    found = [Chosen(f"s{n}", "a", {"a": 1.0 if n % 2 else 2.5, "b": 1.0}) for n in range(20)]
+    named = {
+        **choices.figures(found, "time", 0, Grid("every", (), ())).named,
+        "constants": {"a": 10, "b": 20},
+        "margins": {"a": 1.0, "b": 2.5},
+        "wins": {"a": 0, "b": 10},
+        "held_out": 10,
+        "held_out_good": 5,
+    }
+    judgement = judged("models-interval-exam", Figures(named))
+    assert [one.verdict for one in judgement.statements] == [*["does not hold"] * 3, "holds", "does not hold"]
 
 
 def test_pairs_are_those_of_all_comparisons() -> None:

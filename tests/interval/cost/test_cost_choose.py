@@ -87,9 +87,12 @@ def test_unit_costs_give_seconds_and_keep_the_rules() -> None:
     x = uniform(10, 100, 10_000, 2_296)
     prices = {p.algorithm: p for p in choose(x, x, MEMORY, unit_costs=profile).prices}
     sort_merge = prices["sort_merge"]
-    for name, keeping in {"sort_merge": 7e-9, "forward_scan": 0.0, "time_sweep": 20e-9, "dip": 20e-9}.items():
+    for name, (rows, pairs) in {
+        "sort_merge": (0.6, 8), "forward_scan": (3, 0), "time_sweep": (3.4, 4), "dip": (4, 0)
+    }.items():  # fmt: skip
         price = prices[name]  # type: ignore[index]  # one of the five
-        assert price.cpu_seconds == pytest.approx(2e-9 * price.comparisons + 5e-9 * price.rows + keeping * x.rows)
+        beside = 7e-9 * rows * x.rows + 2e-9 * pairs * price.rows
+        assert price.cpu_seconds == pytest.approx(2e-9 * price.comparisons + 5e-9 * price.rows + beside)
     assert sort_merge.io_seconds == pytest.approx(
         sort_merge.frames_written * profile.page_write_s(8_192)
         + sort_merge.frames_read * profile.page_read_s(8_192, sequential=True)
@@ -103,14 +106,21 @@ def test_unit_costs_give_seconds_and_keep_the_rules() -> None:
     assert "-" not in choose(x, x, MEMORY, unit_costs=profile).explain().splitlines()[3].split()
 
 
-def test_with_few_partners_rows_are_scanned_where_they_lie() -> None:
-    """Where a row finds hardly a partner, keeping rows costs more than comparing them in vain."""
-    x = uniform(0.1, 10, 100_000, 74)
+def test_partners_decide_between_sort_merge_and_forward_scan() -> None:
+    """Where a row finds few partners, selecting rows of both inputs costs most; where it finds many, visiting them."""
+    few, many = uniform(0.1, 10, 100_000, 74), uniform(1, 60, 20_000, 74)
     ample = FrameMemory(131_072)
-    assert choose(x, x, ample).best.algorithm == "time_sweep"
-    priced = choose(x, x, ample, unit_costs=Profile())
-    assert priced.best.algorithm == "forward_scan"
-    assert priced.reason == "forward_scan: stays in memory and takes the least time"
+    assert choose(few, few, ample).best.algorithm == "time_sweep"
+    priced = choose(few, few, ample, unit_costs=Profile())
+    assert priced.best.algorithm == "sort_merge"
+    assert priced.reason == "sort_merge: stays in memory and takes the least time"
+    assert choose(many, many, ample, unit_costs=Profile()).best.algorithm == "forward_scan"
+
+
+def test_the_input_with_fewer_rows_is_outer() -> None:
+    dense, sparse = uniform(2, 2, 10_000, 74), uniform(0.02, 50, 10_000, 74)
+    for left, right, label in ((dense, sparse, "sort_merge (swapped)"), (sparse, dense, "sort_merge")):
+        assert choose(left, right, FrameMemory(131_072), unit_costs=Profile()).best.label == label
 
 
 def test_the_rows_are_those_of_the_relation_asked_for() -> None:

@@ -26,7 +26,7 @@ from dovetail.joins.semistream.request import CachePolicy, Lookup
 from dovetail.joins.semistream.sizes import Sizes
 
 TOGETHER = (1, 2, 3, 7, 1000)
-INDEXED = [name for name in ALGORITHMS if name not in ("meshjoin", "r_meshjoin")]
+INDEXED = [name for name in ALGORITHMS if name not in ("meshjoin", "r_meshjoin", "hash_join")]
 DRIVEN = [name for name in INDEXED if name != "inlj"]
 
 

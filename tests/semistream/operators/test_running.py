@@ -29,7 +29,7 @@ from dovetail.joins.semistream.operators import (
 from dovetail.joins.semistream.request import CachePolicy, Lookup, Residence
 from dovetail.joins.semistream.sizes import Sizes
 
-CARRYING = [name for name in ALGORITHMS if name != "inlj"]
+CARRYING = [name for name in ALGORITHMS if name not in ("inlj", "hash_join")]
 
 
 def opened(spec: Any, case: Case, memory: str = "8MB") -> Any:

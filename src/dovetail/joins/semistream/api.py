@@ -24,7 +24,8 @@ def enrich(rows: DataFrame, master: MasterStore, request: Request) -> DataFrame:
             result.
         how: inner, left, left_semi or left_anti. A key with several master rows gives several answers.
         algorithm: auto, inlj, meshjoin, r_meshjoin, partitioned, ssij, hybridjoin, x_hybridjoin,
-            optimised_x_hybridjoin, cachejoin or sscj.
+            optimised_x_hybridjoin, cachejoin or sscj; or hash_join, a plain hash join of master data that fits in
+            memory, which auto takes where it does.
         lookup: Which waiting row decides what is read next: oldest, alternate, guarded, or a position in (0, 1].
         cache: How CACHEJOIN's cache makes room: random, least_frequent or adaptive.
         mode: "per_batch": every micro-batch ends fully answered. "carry": rows may wait in the stream's checkpointed

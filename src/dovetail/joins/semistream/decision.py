@@ -22,7 +22,7 @@ from dovetail.joins.semistream.cost.choose import Choice, Price, tune
 from dovetail.joins.semistream.cost.choose import choose as choose_algorithm
 from dovetail.joins.semistream.cost.distribution import Distribution, SkewEstimate, Zipf, estimate_skew, uniform
 from dovetail.joins.semistream.cost.hybridjoin import suitable_threshold
-from dovetail.joins.semistream.cost.models import drained, model_of
+from dovetail.joins.semistream.cost.models import MODELS, drained, model_of
 from dovetail.joins.semistream.cost.reads import IoCosts, io_costs
 from dovetail.joins.semistream.cost.setting import (
     EntryBytes,
@@ -174,6 +174,10 @@ def decide(
         return _checked(request, wiring, pages, stream, Decision(request.algorithm, sizes, origin))
     io = io or io_costs(pages)
     setting, skew = setting_for(request, pages, stream, sample, io)
+    if request.algorithm == "hash_join" or _fits_whole(request, wiring, pages, stream):
+        plain = _plain(request, wiring, pages, stream, setting)
+        if request.algorithm == "hash_join" or plain.choice is None or not _asks_for_few(setting, plain.choice):
+            return plain
     found = _chosen(request, pages, setting, skew) if request.algorithm == "auto" else _tuned(request, setting, skew)
     found = _checked(request, wiring, pages, stream, found)
     return replace(found, io=io, exponent=1.0 if skew is None else skew.exponent)
@@ -273,6 +277,36 @@ def real_entries(cost: Footprint) -> EntryBytes:
     )
 
 
+def _fits_whole(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema) -> bool:
+    """Whether a hash join of the whole master data is planned: it takes at most half of memory, so that it may grow."""
+    if request.algorithm != "auto" or request.sizes is not None or request.mode == "carry" or pages.device.simulated:
+        return False
+    try:
+        specification(request, wiring, pages, "hash_join", FITTED).fit(request.join_memory // 2, stream)
+    except PlanError:
+        return False
+    return True
+
+
+def _asks_for_few(setting: Setting, choice: Choice) -> bool:
+    """Whether one batch asks for so few rows that reading all master rows takes longer than the best other join."""
+    batch = choice.best.batch
+    if not setting.one_pass or batch is None:
+        return False
+    read_s = setting.costs.load_s(setting.read_bytes(setting.master_rows), sequential=True)
+    return read_s + setting.master_rows * setting.costs.probe > batch.seconds
+
+
+def _plain(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, setting: Setting) -> Decision:
+    """The hash join of the whole master data, with the prices of the semi-stream joins beside it."""
+    sizes = specification(request, wiring, pages, "hash_join", FITTED).fit(request.join_memory, stream)
+    try:
+        choice = choose_algorithm(setting)
+    except PlanError:
+        choice = None
+    return Decision("hash_join", sizes, "the master data fits in memory", choice=choice)
+
+
 def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate | None) -> Decision:
     try:
         choice = choose_algorithm(setting)
@@ -344,11 +378,11 @@ def smallest(pages: Pages) -> str:
 
 def check_store(algorithm: str, pages: Pages) -> None:
     """A `PlanError` if the algorithm needs an index or an order that the store does not have."""
-    if algorithm == "auto":
+    if algorithm in ("auto", "hash_join"):
         return
     model = model_of(algorithm)
     if model.needs_index and not pages.indexed:
-        others = [name for name in ALGORITHMS if not model_of(name).needs_index]
+        others = [name for name, other in MODELS.items() if not other.needs_index]
         raise PlanError(
             f"algorithm={algorithm!r} looks keys up, but the store has no index; use one of {', '.join(others)} or "
             f"'auto', or build a page file.",

@@ -269,7 +269,7 @@ def ttl(age: str | float) -> Freshness:
 
 Algorithm = Literal[
     "auto", "inlj", "meshjoin", "r_meshjoin", "partitioned", "ssij", "hybridjoin", "x_hybridjoin",
-    "optimised_x_hybridjoin", "cachejoin", "sscj",
+    "optimised_x_hybridjoin", "cachejoin", "sscj", "hash_join",
 ]  # fmt: skip
 Mode = Literal["per_batch", "carry"]
 Tune = Literal["model", "measure", "off"]

@@ -12,6 +12,7 @@ from dovetail.engine.profile import Profile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.cost.model import Algorithm, CostModel, Variant, expected_pairs
 from dovetail.joins.interval.cost.partitions import DisjointPartitionCost, OverlapPartitionCost, choose_slots
+from dovetail.joins.interval.cost.sampled import SWEEPS, SampledSide, follow
 from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics
 from dovetail.joins.interval.cost.sweeps import ForwardScanCost, SortMergeCost, TimeSweepCost
 
@@ -151,8 +152,9 @@ class MixedCost:
 class Price:
     """The predicted cost of one algorithm. `swapped` means that the operator's R is the right input.
 
-    Frames and spills are zero for a join that stays in memory. `slots` is OIP's k, otherwise zero. Seconds are absent
-    without unit costs.
+    Frames and spills are zero for a join that stays in memory. `slots` is OIP's k, otherwise zero. `copied_bytes` are
+    those of held rows that move when a window is refilled, where samples tell them. Seconds are absent without unit
+    costs.
     """
 
     algorithm: Algorithm
@@ -166,6 +168,7 @@ class Price:
     frames_written: float = 0.0
     frames_read: float = 0.0
     slots: int = 0
+    copied_bytes: float = 0.0
     cpu_seconds: float | None = None
     io_seconds: float | None = None
 
@@ -198,6 +201,12 @@ class Setting:
     strict: bool = False
     variant: Variant = "corrected"
     slots: int = 0
+    samples: tuple[SampledSide, SampledSide] | None = None
+    partitioning: FrameMemory | None = None
+
+    def memory_of(self, algorithm: Algorithm) -> FrameMemory:
+        """The memory for tuples of an algorithm: joins that partition need room to order rows, and hold fewer."""
+        return self.memory if algorithm in SWEEPS or self.partitioning is None else self.partitioning
 
 
 def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: Profile | None = None) -> Price:
@@ -210,37 +219,50 @@ def price(setting: Setting, algorithm: Algorithm, *, swapped: bool, unit_costs: 
     bare = _unpriced(setting, algorithm, swapped)
     if unit_costs is None:
         return bare
-    frame_bytes = setting.memory.frame_bytes
+    frame_bytes = setting.memory_of(algorithm).frame_bytes
     # DIP keeps a file per partition, so that its frames are spread over the disk
     read_s = unit_costs.page_read_s(frame_bytes, sequential=algorithm != "dip")
     return replace(
         bare,
         cpu_seconds=unit_costs.compare.seconds * bare.comparisons
         + unit_costs.emit.seconds * bare.rows
-        + _keeping_s(setting, algorithm, swapped, unit_costs),
+        + unit_costs.insert.seconds * bare.copied_bytes / _COPIED_BYTES
+        + _keeping_s(setting, algorithm, swapped, bare.rows, unit_costs),
         io_seconds=unit_costs.page_write_s(frame_bytes) * bare.frames_written + read_s * bare.frames_read,
     )
 
 
-def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, unit_costs: Profile) -> float:
-    """Seconds to keep rows: none if scanned in place, those of S in a list, both in a heap or in partitions.
+_ROW_COSTS: Final[dict[Algorithm, tuple[float, float]]] = {
+    "sort_merge": (0.6, 0.0),
+    "forward_scan": (1.5, 1.5),
+    "time_sweep": (1.7, 1.7),
+    "oip": (2.0, 2.0),
+    "dip": (2.0, 2.0),
+}
+"""Of a row of R and of S, in insertions, measured in the settings of the exam (`bench/experiments/models/exam.py`):
+sort-merge reads S where it lies and pays for R, the other sweeps select rows of both, partitioned rows are sorted."""
+_COPIED_BYTES: Final = 16  # of a held row that are copied in the time of an insertion
+_REFILLED: Final = 0.2  # of the memory for active tuples: input that refills a window at a time
+_PAIR_COSTS: Final[dict[Algorithm, float]] = {"sort_merge": 8.0, "time_sweep": 4.0}
+"""Of a pair, in comparisons beside its own: sort-merge visits active rows one by one, forward scan finds runs."""
 
-    Rows leave a list together, but a heap one by one; partitioned rows are sorted once more.
-    """
+
+def _keeping_s(setting: Setting, algorithm: Algorithm, swapped: bool, pairs: float, unit_costs: Profile) -> float:
+    """Seconds for rows and pairs beside comparisons and output."""
     left, right = setting.left.rows, setting.right.rows
-    if algorithm == "forward_scan" or not left or not right:
+    if not left or not right:
         return 0.0
-    if algorithm == "sort_merge":
-        return unit_costs.insert.seconds * (left if swapped else right)
-    return (unit_costs.insert.seconds + unit_costs.evict.seconds) * (left + right)
+    (r, s), (of_r, of_s) = (right, left) if swapped else (left, right), _ROW_COSTS[algorithm]
+    rows = unit_costs.insert.seconds * (of_r * r + of_s * s)
+    return rows + unit_costs.compare.seconds * _PAIR_COSTS.get(algorithm, 0.0) * pairs
 
 
 def _unpriced(setting: Setting, algorithm: Algorithm, swapped: bool) -> Price:
     r, s = (setting.right, setting.left) if swapped else (setting.left, setting.right)
     if not r.rows or not s.rows:
         return Price(algorithm, swapped, False, 0.0, setting.memory.frames, 0.0, 0.0)
-    refined = setting.variant == "corrected"
-    cost = MixedCost(algorithm, r, s, setting.memory, setting.variant, setting.slots, refined)
+    refined, memory = setting.variant == "corrected", setting.memory_of(algorithm)
+    cost = MixedCost(algorithm, r, s, memory, setting.variant, setting.slots, refined)
     held = Price(
         algorithm=algorithm,
         swapped=swapped,
@@ -251,10 +273,34 @@ def _unpriced(setting: Setting, algorithm: Algorithm, swapped: bool) -> Price:
         comparisons=cost.cpu(),
         slots=cost.slots if algorithm == "oip" else 0,
     )
+    if setting.samples is not None and algorithm in SWEEPS:
+        return _followed(held, setting, setting.samples[::-1] if swapped else setting.samples)
     if not held.spills:
         return held
     n_spills = max(1.0, math.floor(cost.n_spills()))
     return replace(held, n_spills=n_spills, frames_written=cost.frames_written(), frames_read=cost.frames_read())
+
+
+def _followed(held: Price, setting: Setting, samples: tuple[SampledSide, SampledSide]) -> Price:
+    """The price with memory and frames as the samples tell them."""
+    memory, widest = setting.memory, max(side.row_bytes for side in samples)
+    capacity = memory.tuples(widest) * widest
+    moved = follow(held.algorithm, *samples, capacity)
+    sizes = [1 / memory.tuples_per_frame(side.row_bytes) for side in samples]
+    written, read = (
+        sum(rows * size for rows, size in zip(what, sizes, strict=True)) for what in (moved.written, moved.read)
+    )
+    refills = sum(side.each * len(side.start) for side in samples) / (capacity * _REFILLED)
+    return replace(
+        held,
+        spills=moved.needed > capacity,
+        needed_frames=moved.needed / capacity * memory.frames,
+        available_frames=memory.frames,
+        n_spills=moved.spills,
+        frames_written=written,
+        frames_read=read,
+        copied_bytes=refills * moved.usual,
+    )
 
 
 ALGORITHMS: Final[tuple[Algorithm, ...]] = tuple(MODELS)
@@ -323,6 +369,8 @@ def choose(
     unit_costs: Profile | None = None,
     variant: Variant = "corrected",
     slots: int = 0,
+    samples: tuple[SampledSide, SampledSide] | None = None,
+    partitioning: FrameMemory | None = None,
 ) -> Choice:
     """The cheapest of `algorithms` for this join, with the price of every candidate in every orientation that differs.
 
@@ -334,7 +382,7 @@ def choose(
     unknown = [a for a in algorithms if a not in MODELS]
     if unknown or not algorithms:
         raise PlanError(f"algorithms {unknown or 'none'} were given; choose among {', '.join(MODELS)}.")
-    setting = Setting(left, right, memory, tuple(relations), strict, variant, slots)
+    setting = Setting(left, right, memory, tuple(relations), strict, variant, slots, samples, partitioning)
     candidates = [(a, swapped) for a in algorithms for swapped in _orientations(a, left, right)]
     prices = [price(setting, a, swapped=swapped, unit_costs=unit_costs) for a, swapped in candidates]
     return Choice(tuple(sorted(prices, key=_rank)))

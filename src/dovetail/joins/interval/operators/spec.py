@@ -143,6 +143,11 @@ class Shares:
                 f"an interval join over these rows needs at least {format_bytes(least)} ({least} bytes) of memory; "
                 f"{budget.name!r} has {format_bytes(limit)} ({limit} bytes). Give it more."
             )
+        return cls.within(limit)
+
+    @classmethod
+    def within(cls, limit: int) -> Shares:
+        """The division of `limit` bytes, whatever the rows."""
         return cls(limit, min(limit // 8, _OUTPUT_LIMIT), min(limit // 16, _SEGMENT_LIMIT))
 
     def without(self, elsewhere: int) -> Shares:

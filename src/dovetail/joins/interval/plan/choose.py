@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from math import ceil, isfinite, log2
 from typing import TYPE_CHECKING
 
+import numpy as np
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
+from dovetail.engine.kernels.arrays import F64
 from dovetail.engine.profile import load_profile
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.index.answers import INDEX_BYTES
@@ -36,7 +38,8 @@ from dovetail.spark.frames import parallelism
 from dovetail.spark.inputs import known_bytes, spark_only
 
 if TYPE_CHECKING:
-    from dovetail.joins.interval.cost import Choice
+    from dovetail.joins.interval.cost import Choice, IntervalStatistics
+    from dovetail.joins.interval.cost.sampled import SampledSide
 
 Route = NativeRoute | RangesRoute | IndexRoute
 
@@ -50,6 +53,8 @@ EXPLODED_ROW = 1.4  # cost of a row that is copied to bins and hashed with their
 RANGES_START = 0.5  # seconds of one core that a join by operators takes for no rows: workers, and an exchange of ids
 INDEX_START = 0.2  # the same of an index of the whole right side: a job that reads it, and workers
 SENT_ROW = 4  # cost of a right row that the driver reads, broadcasts and every worker loads, relative to one sent once
+MISSED_LENGTH = 1.5  # times the longest sampled row: longer ones were missed by the sample
+FEWEST_SAMPLED = 64  # rows of both samples in a range from which a sweep can be followed
 CODED_DIGITS = 18  # decimals of more digits have no 64-bit codes
 CODES_BOTH_CLOSED = 2.0**62  # bounds below this leave room for a closed end
 CODES_MIXED_CLOSED = 2.0**61  # bounds nearer to zero than this leave room for half steps
@@ -338,8 +343,12 @@ def _ranges_seconds(inputs: Inputs, prices: Choice, ranges: int) -> float | None
 
 
 def price_operators(request: Request, stats: tuple[SideStatistics, SideStatistics], ranges: int) -> Choice | None:
-    """The prices of the five operators for one of `ranges` ranges; None if there is nothing to price."""
-    from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics, choose  # counts need no prices
+    """The prices of the five operators for one of `ranges` ranges; None if there is nothing to price.
+
+    Sweeps are followed over samples of one range, where the samples have enough rows of it.
+    """
+    from dovetail.joins.interval.cost import FrameMemory, choose  # counts need no prices
+    from dovetail.joins.interval.operators.spec import Shares  # as above
 
     lengths = [s.mean_length for s in stats if s.usable and isfinite(s.mean_length)]
     finite = all(isfinite(s.low) and isfinite(s.high) for s in stats)
@@ -347,22 +356,61 @@ def price_operators(request: Request, stats: tuple[SideStatistics, SideStatistic
         return None
     mean = max(sum(lengths) / len(lengths), 1e-300)
     scale = 1.0 if mean >= 4 and all(float(s.low).is_integer() for s in stats) else 1000.0 / mean
+    shares = Shares.within(request.memory)
     try:
-        left, right = (
-            IntervalStatistics.measured(
-                s.usable,
-                s.low,
-                s.last_start,
-                s.high,
-                s.mean_length,
-                s.max_length,
-                max(24.0, s.row_bytes + 16),
-                instants_per_unit=scale,
-            ).split_into(ranges)
-            for s in stats
+        left, right = (_summary(s, scale).split_into(ranges) for s in stats)
+        held, ordered = (
+            FrameMemory.fitting(size, left.tuple_bytes, right.tuple_bytes)
+            for size in (shares.active(0), shares.blocking(0))
         )
-        memory = FrameMemory.fitting(request.memory, left.tuple_bytes, right.tuple_bytes)
         names = tuple(sorted(request.relation.names))
-        return choose(left, right, memory, relations=names, strict=request.relation.strict, unit_costs=load_profile())
+        return choose(
+            left, right, held, relations=names, strict=request.relation.strict, unit_costs=load_profile(),
+            samples=_samples_of_a_range(stats, ranges), partitioning=ordered,
+        )  # fmt: skip
     except (PlanError, UnsupportedError, OverflowError):
         return None  # a price is advice: inputs beyond the models' assumptions are joined without one
+
+
+def _summary(s: SideStatistics, scale: float) -> IntervalStatistics:
+    from dovetail.joins.interval.cost import IntervalStatistics  # counts need no prices
+
+    bounds = s.low, s.last_start, s.high, s.mean_length, s.max_length
+    return IntervalStatistics.measured(s.usable, *bounds, _tuple_bytes(s), instants_per_unit=scale)
+
+
+def _tuple_bytes(s: SideStatistics) -> float:
+    """Bytes of a row in an operator: its columns, codes of its bounds, and the bookkeeping of a row."""
+    from dovetail.joins.interval.operators.spec import OVERHEAD_BYTES  # counts need no prices
+
+    return s.row_bytes + 16 + OVERHEAD_BYTES
+
+
+def _with_longest(s: SideStatistics) -> tuple[F64, F64]:
+    """The sample with a row as long as the longest, in the middle, where the sample missed it: one row makes a sweep
+    read ahead to its end."""
+    start, end = s.sample.start, s.sample.end
+    if len(start) and s.max_length > MISSED_LENGTH * float((end - start).max()):
+        first = max(s.low, (s.low + s.high - s.max_length) / 2)
+        start, end = np.append(start, first), np.append(end, first + s.max_length)
+    return start, end
+
+
+def _samples_of_a_range(
+    stats: tuple[SideStatistics, SideStatistics], ranges: int
+) -> tuple[SampledSide, SampledSide] | None:
+    """The sampled rows that reach the middle range of `ranges`; None if they are too few to follow a sweep."""
+    from dovetail.joins.interval.cost.sampled import SampledSide  # counts need no prices
+
+    starts = np.sort(np.concatenate([s.sample.start for s in stats]))
+    cuts = np.quantile(starts, [ranges // 2 / ranges, (ranges // 2 + 1) / ranges]) if len(starts) else starts
+    found = []
+    for s in stats:
+        start, end = _with_longest(s)
+        if ranges > 1:
+            inside = (end > cuts[0]) & (start < cuts[1])
+            start, end = np.maximum(start[inside], cuts[0]), end[inside]
+        found.append(SampledSide.of(start, end, s.sample.weight * len(start), _tuple_bytes(s)))
+    left, right = found
+    enough = min(len(left.start), len(right.start)) and len(left.start) + len(right.start) >= FEWEST_SAMPLED
+    return (left, right) if enough else None

@@ -229,15 +229,18 @@ def meet(
 
 
 @kernel
-def match_rows(
-    wanted: I64, refs: I64, start: int, codes: I64, source: int, s: Scratch, how: int, out: tuple[I64, I64], at: int
-) -> tuple[int, int, int]:
-    """Stream rows from `start` on met with master rows, in their order, as far as `out` has room.
-
-    Gives where the next pair goes, the first row not answered, and rows without a match.
-    """
+def index_rows(codes: I64, s: Scratch) -> int:
+    """The scratch as a hash table of these master rows; gives the mask of its cells."""
     mask = _clear(s, len(codes))
     _index_rows(s, mask, codes, 0, True)
+    return mask
+
+
+@kernel
+def match_indexed(
+    wanted: I64, refs: I64, start: int, mask: int, source: int, s: Scratch, how: int, out: tuple[I64, I64], at: int
+) -> tuple[int, int, int]:
+    """As `match_rows`, with the master rows that the scratch has indexed."""
     s.probes[0] += len(wanted) - start
     missed = 0
     for row in range(start, len(wanted)):
@@ -248,6 +251,17 @@ def match_rows(
         at = _give(s, first, refs[row], source, how, out, at)
         missed += first < 0
     return at, len(wanted), missed
+
+
+@kernel
+def match_rows(
+    wanted: I64, refs: I64, start: int, codes: I64, source: int, s: Scratch, how: int, out: tuple[I64, I64], at: int
+) -> tuple[int, int, int]:
+    """Stream rows from `start` on met with master rows, in their order, as far as `out` has room.
+
+    Gives where the next pair goes, the first row not answered, and rows without a match.
+    """
+    return match_indexed(wanted, refs, start, index_rows(codes, s), source, s, how, out, at)
 
 
 @kernel

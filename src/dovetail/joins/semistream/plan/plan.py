@@ -149,7 +149,9 @@ class EnrichPlan:
             lines.append(f"predicted service rate of a task: {price.rate:,.0f} rows/s ({load_profile().explain()})")
         lines += self._measured()
         choice = self.decision.choice or self._choice()
-        return [*lines, *(["prices:"] if choice else []), *(f"  {x}" for x in _table(choice))]
+        plain = self.decision.algorithm == "hash_join"
+        head = "prices of the semi-stream joins, in place of which a plain hash join runs:" if plain else "prices:"
+        return [*lines, *([head] if choice else []), *(f"  {x}" for x in _table(choice))]
 
     def _measured(self) -> list[str]:
         try:

@@ -205,6 +205,8 @@ class Session:
         request = task.request
         if not _looks_again(self.turns) or request.tune != "model" or request.sizes is not None:
             return None
+        if now.algorithm == "hash_join":  # nothing is read, so neither skew nor costs matter
+            return None
         if n_rows is not None and self._is_outgrown(n_rows):
             self.is_spent = True
             return None
