@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from fractions import Fraction
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -143,6 +144,25 @@ def test_infinite_bounds() -> None:
         ]
         index = build_index(Coverage(columns, columns, 1 << 20), batches[1])
         assert index.answer(batches[0])[1].tolist() == wanted
+
+
+@pytest.mark.parametrize("far", [-1e18, 1e18, -1e300, 1e300])
+def test_a_far_bound_does_not_round_other_lengths(far: float) -> None:
+    """Lengths are exact sums of the stretches inside of a row, whatever lies elsewhere in its key."""
+    rng = Random(int(far > 0))  # noqa: S311  (repeatable, no secrets)
+    near = [(a, a + rng.random()) for a in (rng.uniform(0, 50) for _ in range(40))]
+    beyond = (far, 7.25) if far < 0 else (41.75, far)
+    left = [(a, a + 9.5) for a in (rng.uniform(-2, 50) for _ in range(60))] + [beyond]
+    columns = SideColumns({"start": "start", "end": "end"}, "start", "end", (), "left")
+    batches = [
+        pa.RecordBatch.from_pydict({"start": [a for a, _ in rows], "end": [b for _, b in rows]})
+        for rows in (left, [*near, beyond])
+    ]
+    found = build_index(Coverage(columns, columns, 1 << 20), batches[1]).answer(batches[0])[1].tolist()
+    exact = [{"start": Fraction(a), "end": Fraction(b)} for a, b in [*near, beyond]]
+    wanted = [float(oracle.covered(exact, Fraction(a), Fraction(b))) for a, b in left]
+    assert found == pytest.approx(wanted, rel=1e-12)
+    assert max(wanted[:-1]) <= 9.5 < wanted[-1]
 
 
 def test_a_length_beyond_64_bits_is_refused() -> None:

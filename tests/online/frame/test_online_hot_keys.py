@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +92,14 @@ def test_what_is_said_of_batches_by_how_and_by_side(spark: SparkSession) -> None
     assert said(few, many, how="right")[1].startswith("hot=[7] spreads right's rows")
     assert "union the left join" in said(many, few, how="full")[1]
     assert said(many, few, on=["k", "l"])[1].startswith("hot=[(7, 'x')] spreads")
+    nulls, some = (frame.selectExpr("nullif(k, 7) as k", "l", name) for frame, name in ((many, "a"), (few, "b")))
+    assert said(nulls, some) == []
+    assert said(nulls, some, null_safe=True)[1].startswith("hot=[None] spreads left's rows")
+    assert said(nulls, some, null_safe=True, on=["k", "l"])[1].startswith("hot=[(None, 'x')] spreads")
+    assert said(nulls, some, null_safe=True, hot=[None]) == []
+    found = plan_online_join(nulls, some, **usual, null_safe=True, hot=[None], how="left").frame()
+    wanted = nulls.join(some, nulls["k"].eqNullSafe(some["k"]), "left")
+    assert Counter(found.select("a", "b").collect()) == Counter(wanted.select("a", "b").collect())
     assert said(many, few, hot=[7]) == []
     assert said(many, few, hot=[3])[1].startswith("hot=[3, 7] spreads")
     assert said(many, few, on=None, within=("a", "b", 0, 0)) == []

@@ -251,6 +251,19 @@ def test_watermarks_stay_on_the_bounds_that_the_checkpoint_has() -> None:
             query.batch(1, [(1, [{"k": 1, "at": at(10), "end": at(100), "b": 2}])], 1000)
 
 
+def test_watermarks_stay_on_their_bounds_after_a_run_without_any() -> None:
+    query = spans_query("left", "at")
+    rows: list[Any] = [(side, [{"k": side, "at": at(10), "end": at(100), "ab"[side]: 1}]) for side in (0, 1)]
+    query.batch(0, rows, 0)
+    query.lateness = None
+    query.batch(1, rows, 1000)
+    query.lateness = spans_query("left", "end").lateness
+    with pytest.raises(ConfigError, match=r"watermarks on \['at', 'at'\].*this query on \['end', 'end'\].*as before"):
+        query.batch(2, [], 2000)
+    query.lateness = spans_query("left", "at").lateness
+    query.batch(2, rows, 2000)
+
+
 @pytest.mark.parametrize("how", OUTER)
 @pytest.mark.parametrize("owed", ["batch", "idle"])
 def test_rows_come_alone_when_the_watermark_has_passed_them_and_not_before(how: str, owed: str) -> None:

@@ -212,7 +212,7 @@ def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePla
     pair = Pair(request.on, request.within, how=request.how, null_safe=request.null_safe)
     pair.spec(terms.algorithm, SIDES, terms.with_phase).layout(schemas)  # refuses keys that do not fit the inputs
     kept = _kept(graph, schemas, names, wanted)
-    pair = replace(pair, hot=hot_as_text(request.hot, request.on, kept["left"]))
+    pair = replace(pair, hot=hot_as_text(request.hot, request.on, kept["left"], request.null_safe))
     join = BucketJoin(terms.algorithm, pair, terms.memory, terms.with_phase, tuple(kept.items()))
     whole = request.columns is None and not extra and not nested
     return inputs.plan(join, _placing(request, inputs.partitions), Named(names, None if whole else wanted))

@@ -80,7 +80,7 @@ class Pair:
 
     def spread(self, schemas: dict[str, pa.Schema], buckets: int) -> BucketRule:
         """The bucket of each row."""
-        hot, once = hot_codes(self.hot, self.on, schemas), int(self.how == "right")
+        hot, once = hot_codes(self.hot, self.on, schemas, self.null_safe), int(self.how == "right")
         return BucketRule(self.predicate, schemas, buckets, hot, once, self.alone_sides)
 
     def meaning(self, names: tuple[str, ...]) -> dict[str, Any]:

@@ -299,8 +299,11 @@ def bucket_of(codes: AnyArray, buckets: int) -> I64:
     return ((x >> np.uint64(11)) % np.uint64(buckets)).astype(np.int64)
 
 
-def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema) -> str:
-    """Values of the equal columns (tuples where there are several) as text; empty if there are none."""
+def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema, null_safe: bool = False) -> str:
+    """Values of the equal columns (tuples where there are several) as text; empty if there are none.
+
+    With `null_safe` nulls are keys as any other.
+    """
     if not hot:
         return ""
     schema = _columns(on, left)
@@ -308,9 +311,10 @@ def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema) -
         raise PlanError(
             f"hot={hot!r} names keys of equal columns, and there are none; give on=, or leave hot out.", argument="hot"
         )
-    if not isinstance(hot, (list, tuple)) or not all(_fits(value, len(schema)) for value in hot):
+    if not isinstance(hot, (list, tuple)) or not all(_fits(value, len(schema), null_safe) for value in hot):
+        nulls = "" if null_safe else ", none of them null"
         raise PlanError(
-            f"hot={hot!r}: give a list of keys of {schema.names}, none of them null; tuples if several.", argument="hot"
+            f"hot={hot!r}: give a list of keys of {schema.names}{nulls}; tuples if several.", argument="hot"
         )
     lines = [value if len(schema) > 1 else (value,) for value in hot]
     try:
@@ -318,7 +322,7 @@ def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema) -
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise PlanError(f"hot={hot!r} are no values of {schema.names}: {error}.", argument="hot") from error
     for at, field in enumerate(schema):
-        if pa.types.is_integer(field.type) and any(line[at] % 1 != 0 for line in lines):  # Arrow cuts 1.5 to 1
+        if pa.types.is_integer(field.type) and any(line[at] is not None and line[at] % 1 != 0 for line in lines):  # Arrow cuts 1.5 to 1
             raise PlanError(f"hot={hot!r} are no values of {schema.names}: whole numbers are needed.", argument="hot")
     return base64.b64encode(pa.RecordBatch.from_arrays(columns, schema=schema).serialize()).decode()
 
@@ -346,12 +350,13 @@ def key_text(values: Sequence[Any]) -> str:
     return shown[0] if len(shown) == 1 else f"({', '.join(shown)})"
 
 
-def hot_codes(text: str, on: Sequence[Key], schemas: dict[str, pa.Schema]) -> I64:
+def hot_codes(text: str, on: Sequence[Key], schemas: dict[str, pa.Schema], null_safe: bool = False) -> I64:
     """The codes of hot keys, as both sides have them, in order."""
     if not text:
         return np.empty(0, np.int64)
     batch = _hot_keys(text, on, schemas["left"])
-    return np.unique(JoinKeys(pair_graph(Predicate(tuple(on))), schemas).encode(0, batch)[0][0])
+    equal = Predicate(tuple(on), null_safe=null_safe)
+    return np.unique(JoinKeys(pair_graph(equal), schemas).encode(0, batch)[0][0])
 
 
 def _hot_keys(text: str, on: Sequence[Key], left: pa.Schema) -> pa.RecordBatch:
@@ -362,6 +367,7 @@ def _columns(on: Sequence[Key], left: pa.Schema) -> pa.Schema:
     return pa.schema([left.field(key if isinstance(key, str) else key[0]) for key in on])
 
 
-def _fits(value: Any, columns: int) -> bool:
+def _fits(value: Any, columns: int, nulls: bool) -> bool:
     parts = value if columns > 1 else (value,)
-    return isinstance(parts, (tuple, list)) and len(parts) == columns and all(part is not None for part in parts)
+    fits = isinstance(parts, (tuple, list)) and len(parts) == columns
+    return fits and (nulls or all(part is not None for part in parts))

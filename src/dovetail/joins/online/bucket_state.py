@@ -90,7 +90,7 @@ class Header:
     whenever the state is stored; if it is empty, the next micro-batch rebuilds the join. `tail` are the bytes of pieces
     from `base` on, `last` those of the last piece. `settled` says that nothing is owed. `pauses` counts the pauses
     since the last rows, `rows` all rows so far, `newest` has event times by side, `watermark` is the latest one that
-    was applied. Of joins that preserve rows, `numbered` counts these, and unmatched ones have come out of the pieces
+    was applied, and `timed` are the columns of the last run that had watermarks. Of joins that preserve rows, `numbered` counts these, and unmatched ones have come out of the pieces
     before `answered`, which are those of numbers below `answered_rows`.
     """
 
@@ -112,6 +112,7 @@ class Header:
     settled: bool = True
     finished: bool = False
     watermark: int | None = None
+    timed: list[list[str]] | None = None
     numbered: int = 0
     answered: int = 0
     answered_rows: int = 0
@@ -332,14 +333,16 @@ class Header:
         return bounds
 
     def check_watermarks(self, wanted: Lateness | None) -> None:
-        """`ConfigError` for watermarks on other bounds of intervals: rows have left, and will, by those before."""
-        was = self.bounds and self.bounds.lateness
-        if was and wanted and (was.columns, was.until) != (wanted.columns, wanted.until):
+        """`ConfigError` for watermarks on other columns than those of the last run that had any: rows left by them."""
+        late = self.bounds and self.bounds.lateness
+        was = self.timed or (late and late.timed)
+        if was and wanted and was != wanted.timed:
             raise ConfigError(
-                f"the checkpoint has watermarks on {list(was.columns)} of its inputs, and this query on "
+                f"the checkpoint has watermarks on {was[0]} of its inputs, and this query on "
                 f"{list(wanted.columns)}. Rows would leave before their partners come: give withWatermark on those "
                 f"columns as before, or start from a new checkpoint."
             )
+        self.timed = wanted.timed if wanted else was
 
     def check_unchanged(self, wanted: How, bounds: Bounds) -> None:
         """`ConfigError` for options other than those of the stored state, where attempts may start from two states.

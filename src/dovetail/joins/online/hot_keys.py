@@ -44,11 +44,13 @@ class HotKey:
 class KeyCounter:
     """Counts keys of some packets of a task: of each input the first, then one of every 16,384 rows or 16 packets.
 
-    `inputs` are the schemas by name, `columns` the equal columns of each.
+    `inputs` are the schemas by name, `columns` the equal columns of each; with `null_safe` nulls are keys.
     """
 
-    def __init__(self, inputs: Sequence[tuple[str, pa.Schema]], columns: Sequence[tuple[str, ...]]) -> None:
-        self._inputs, self._columns = inputs, columns
+    def __init__(
+        self, inputs: Sequence[tuple[str, pa.Schema]], columns: Sequence[tuple[str, ...]], null_safe: bool = False
+    ) -> None:
+        self._inputs, self._columns, self._null_safe = inputs, columns, null_safe
         self._since, self._due = [0] * len(inputs), [0] * len(inputs)
         self.metrics = Metrics()
 
@@ -57,11 +59,14 @@ class KeyCounter:
         self._since[side] += n
         if self._since[side] >= self._due[side] and self._columns[side]:
             name, schema = self._inputs[side]
-            count_keys(self.metrics, name, unpack_rows(rows, schema), self._columns[side], self._since[side])
+            batch = unpack_rows(rows, schema)
+            count_keys(self.metrics, name, batch, self._columns[side], self._since[side], self._null_safe)
             self._since[side], self._due[side] = 0, min(_EVERY, _PACKETS * n)
 
 
-def count_keys(metrics: Metrics, side: str, batch: pa.RecordBatch, columns: Sequence[str], rows: int) -> None:
+def count_keys(
+    metrics: Metrics, side: str, batch: pa.RecordBatch, columns: Sequence[str], rows: int, null_safe: bool = False
+) -> None:
     """Count the keys of a sample of a batch that stands for so many rows; those without a key count as rows only."""
     sample = sampled(batch.num_rows)
     if not len(sample):
@@ -72,8 +77,8 @@ def count_keys(metrics: Metrics, side: str, batch: pa.RecordBatch, columns: Sequ
     for key in keys:
         encoded = key.dictionary_encode()
         code = np.asarray(encoded.indices.fill_null(-1), np.int64)
-        valid &= code >= 0
-        codes = codes * (len(encoded.dictionary) + 1) + code
+        valid &= null_safe or code >= 0
+        codes = codes * (len(encoded.dictionary) + 1) + code + 1
     have = np.flatnonzero(valid)
     _, first, n = np.unique(codes[have], return_index=True, return_counts=True)
     left = above_the_rest(n)

@@ -36,6 +36,11 @@ class Lateness:
     reach: tuple[int, ...]
     until: tuple[str, ...] = ()
 
+    @property
+    def timed(self) -> list[list[str]]:
+        """The columns with a watermark, and those up to which matching rows may come."""
+        return [list(self.columns), list(self.until)]
+
     def watermark(self, newest: Sequence[int | None]) -> int | None:
         """No row older than this is taken; None before all inputs have sent rows."""
         known = [at - delay for at, delay in zip(newest, self.delays, strict=True) if at is not None]

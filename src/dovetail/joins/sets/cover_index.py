@@ -1,6 +1,6 @@
 """Indexes right intervals for coverage: how many overlap each left one, and how much of it they cover together.
 
-An index is 32 bytes a row, and the distinct keys: it is built once and sent to tasks, or built in a task from the right
+An index is 32 bytes a row, of floats 48, and the distinct keys: it is built once and sent to tasks, or built in a task from the right
 rows of a range of time, to which the rows of both sides are cut.
 Reference: docs/algorithms/sets.md, 4.
 """
@@ -24,14 +24,14 @@ from dovetail.errors import DataError
 from dovetail.joins.interval.index.answers import COUNT, Cell, run_cell
 from dovetail.joins.interval.index.sorted import Segments
 from dovetail.joins.interval.relation import USABLE, SideColumns, classify, encode_stream
-from dovetail.joins.sets.kernels.coverage import coverage_of, union_totals
+from dovetail.joins.sets.kernels.coverage import coverage_of, float_coverage_of, union_stretches, union_totals
 
 COVERED = "covered"
-ROW_BYTES = 32
-"""Of a right row in the index."""
+ROW_BYTES, FLOAT_ROW_BYTES = 32, 48
+"""Of a right row in the index, of whole numbers and of floats."""
 KEY_BYTES = 64
 """Of a distinct key in the index beside its text, at most."""
-BUILD_BYTES = 112
+BUILD_BYTES = 128
 """Of a right row while its index is built in a task: the row, codes, numbers, and what sorting needs."""
 
 
@@ -49,12 +49,14 @@ class Coverage:
 
 
 class Arrays(NamedTuple):
-    """Right rows by segment: codes of starts and of ends, both ascending, and running totals; see `coverage_of`."""
+    """Right rows by segment: codes of starts and of ends, both ascending, and the lengths of their union.
+
+    `union` is what `union_totals` gives for whole numbers, and `union_stretches` for floats.
+    """
 
     starts: I64
     ends: I64
-    reach: AnyArray
-    total: AnyArray
+    union: tuple[AnyArray, ...]
     offsets: I64
     earlier: I64
     base: AnyArray
@@ -62,7 +64,15 @@ class Arrays(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        return sum(array.nbytes for array in self)
+        return sum(array.nbytes for array in (*self.union, *(a for a in self if not isinstance(a, tuple))))
+
+    def received(self) -> Arrays:
+        """The arrays as input of kernels, in a task to which they were sent."""
+        return Arrays(*(tuple(map(_readonly, a)) if isinstance(a, tuple) else _readonly(a) for a in self))
+
+
+def _readonly(array: AnyArray) -> AnyArray:
+    return readonly(array, array.dtype)
 
 
 class CoverIndex:
@@ -83,8 +93,12 @@ class CoverIndex:
         codes = encode_stream(rows[own.start], rows[own.end], own.closed, own.closed)
         low, high = _numbers(own, rows)
         began = np.ones(rows.num_rows, np.bool_) if self.asked.began is None else flags_of(rows[self.asked.began[0]])
-        counts, covered = coverage_of(
-            *self.arrays,
+        starts, ends, union, *rest = self.arrays
+        counts, covered = (coverage_of if low.dtype == np.int64 else float_coverage_of)(
+            starts,
+            ends,
+            *union,
+            *rest,
             int64s(np.where(usable, segments, -1)),
             (codes.start, codes.end),
             (low, high),
@@ -141,7 +155,7 @@ def build_index(
     base = reached.of(codes_of)
     last = base.copy()
     start, end = (readonly(bound[order], kind) for bound in numbers)
-    reach, total = union_totals(start, end, int64s(offsets), last)
+    union = (union_totals if kind is np.int64 else union_stretches)(start, end, int64s(offsets), last)
     reached.update(codes_of, last)
     earlier = np.zeros(segments.count, np.int64)
     if asked.began is not None:
@@ -150,8 +164,7 @@ def build_index(
     arrays = Arrays(
         int64s(codes.start[order]),
         int64s(codes.end[by_end]),
-        readonly(reach, kind),
-        readonly(total, kind),
+        tuple(readonly(array, kind) for array in union),
         int64s(offsets),
         int64s(earlier.astype(np.int64)),
         readonly(base, kind),
@@ -257,7 +270,7 @@ class SentIndex(NamedTuple):
         if self.asked.right.keys:
             encoder = KeyEncoder(self.keys.schema.types, budget.reserve("keys of the index"))
             codes, _ = encoder.encode(self.keys.columns)  # new keys get ascending codes, and so have the segments
-        arrays = Arrays(*(readonly(array, array.dtype) for array in self.arrays))
+        arrays = self.arrays.received()
         return OpenIndex(CoverIndex(self.asked, arrays, Segments.of(codes), encoder, self.keys), budget)
 
 

@@ -73,7 +73,7 @@ class OnlineTask:
         columns = [
             join.what.key_columns(side) if isinstance(join.what, Pair) else () for side in range(len(join.names))
         ]
-        return KeyCounter(join.inputs, columns)
+        return KeyCounter(join.inputs, columns, isinstance(join.what, Pair) and join.what.null_safe)
 
     def take_rows(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows in the types of the join; `DataError` for updates and deletions."""

@@ -34,6 +34,7 @@ from dovetail.joins.interval.relation import SideColumns
 from dovetail.joins.sets.cover_index import (
     BUILD_BYTES,
     COVERED,
+    FLOAT_ROW_BYTES,
     KEY_BYTES,
     ROW_BYTES,
     Coverage,
@@ -48,6 +49,7 @@ from dovetail.spark.hosts.batch import exchange, nullable, task_frame
 from dovetail.spark.hosts.resident import Pool
 from dovetail.spark.inputs import row_bytes
 
+_FLOATS = (T.FloatType, T.DoubleType)
 _ROOM = 1.5  # ranges are not equal: there is room for this many times the rows
 
 
@@ -73,7 +75,8 @@ def _fits(inputs: Inputs) -> bool:
     right = inputs.statistics[1]
     keys = right.sample.key
     share = len(np.unique(keys)) / max(1, len(keys)) if inputs.right.keys else 0.0
-    return right.usable * (ROW_BYTES + share * (2 * right.key_bytes + KEY_BYTES)) <= inputs.request.memory
+    each = FLOAT_ROW_BYTES if isinstance(inputs.right.bound_type, _FLOATS) else ROW_BYTES
+    return right.usable * (each + share * (2 * right.key_bytes + KEY_BYTES)) <= inputs.request.memory
 
 
 def _ranges(inputs: Inputs) -> int:
@@ -84,8 +87,7 @@ def _ranges(inputs: Inputs) -> int:
 
 
 def _fields(rows: DataFrame, kind: T.DataType) -> list[T.StructField]:
-    floats = isinstance(kind, (T.FloatType, T.DoubleType))
-    length = T.DoubleType() if floats else T.LongType()
+    length = T.DoubleType() if isinstance(kind, _FLOATS) else T.LongType()
     return [*nullable(rows.schema), T.StructField(COUNT, T.LongType(), False), T.StructField(COVERED, length, False)]
 
 
