@@ -197,9 +197,9 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
     types = pa.types
     old, new = _storage(old), _storage(new)
     if types.is_integer(old):
-        return types.is_integer(new) or types.is_decimal(new) or types.is_floating(new)
+        return bool(types.is_integer(new) or types.is_decimal(new) or types.is_floating(new))
     if types.is_date(old) or types.is_timestamp(old):
-        return types.is_timestamp(new) or (types.is_date(old) and types.is_date(new))
+        return bool(types.is_timestamp(new) or (types.is_date(old) and types.is_date(new)))
     if old.num_fields or new.num_fields:
         return _same_shape(old, new)
     alike = (types.is_floating, types.is_decimal, is_text, is_bytes)

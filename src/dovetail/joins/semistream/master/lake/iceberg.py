@@ -184,7 +184,8 @@ def load(catalog: str | None, properties: Properties, table: str) -> Table:
         with errors(what, properties):
             if catalog is None:
                 return StaticTable.from_metadata(table.rstrip("/"), dict(properties))
-            return _catalog(os.getpid(), catalog, properties).load_table(table)
+            found: Table = _catalog(os.getpid(), catalog, properties).load_table(table)
+            return found
     except FileNotFoundError as error:
         raise ConfigError(
             f"cannot read {what}: {error.filename or error}: there is no such file; give the table's directory, which "
