@@ -208,7 +208,7 @@ def errors(source: object, properties: Properties) -> Iterator[None]:
     except (ConfigError, PlanError, UnsupportedError, FileNotFoundError):
         raise
     except Exception as error:  # those of the catalog's own driver too
-        reason = censored(" ".join(str(error).split()), properties)
+        reason = censored(" ".join(str(error).partition("(Background on")[0].split()), properties)
         # The driver's own error is not kept as the cause: its text may show what is hidden here.
         raise ConfigError(
             f"cannot read {source}: {type(error).__name__}: {reason}; check the catalog, the name of the table and "
