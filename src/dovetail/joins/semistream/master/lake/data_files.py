@@ -229,12 +229,13 @@ def _same_shape(old: pa.DataType, new: pa.DataType) -> bool:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a type is text of any layout."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
 
 
 def is_bytes(kind: pa.DataType) -> bool:
     """Whether a type is bytes of any layout."""
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+    fixed = pa.types.is_fixed_size_binary(kind)
+    return bool(fixed or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or kind == pa.binary_view())
 
 
 def is_list(kind: pa.DataType) -> bool:
