@@ -40,7 +40,9 @@ WORDS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [*NAMES, "MasterStore.apply_changes"])
+@pytest.mark.parametrize(
+    "name", [*NAMES, *(f"MasterStore.{one}" for one in ("apply_changes", "delta", "iceberg", "table"))]
+)
 def test_the_example_of_a_public_name_runs(name: str, spark: SparkSession, tmp_path: Path) -> None:
     given = {"dovetail": dovetail, "spark": spark, "place": str(tmp_path), "Metrics": dovetail.Metrics}
     found = attrgetter(name)(dovetail)

@@ -308,14 +308,14 @@ def test_a_busy_server_does_not_break_a_stream(spark: SparkSession, tmp_path: Pa
     postgres.execute("INSERT INTO busy SELECT i, 0 FROM generate_series(0, 39) i")
     store, done = MasterStore.postgres(postgres.url, "busy", "k"), threading.Event()
 
-    def write() -> None:
+    def write(key: int) -> None:
         with dbapi.connect(postgres.url, autocommit=True) as connection, connection.cursor() as cursor:
             stamp = 0
             while not done.is_set():
                 stamp += 1
-                cursor.execute(f"UPDATE busy SET stamp = {stamp}")
+                cursor.execute(f"UPDATE busy SET stamp = {stamp} WHERE k = {key}")
 
-    writers = [threading.Thread(target=write) for _ in range(2)]
+    writers = [threading.Thread(target=write, args=(key,)) for key in range(2)]
     for writer in writers:
         writer.start()
     try:

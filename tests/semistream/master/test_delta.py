@@ -295,6 +295,19 @@ def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
         store.at()
 
 
+def test_files_that_its_own_writer_merged(tmp_path: Path) -> None:
+    """Their text says of itself that it is of another layout."""
+    table = pa.table({"k": list(range(40)), "word": ["first"] * 40, "x": [b"a"] * 40})
+    write_deltalake(tmp_path / "t", table)
+    merge = DeltaTable(tmp_path / "t").merge(
+        table.slice(0, 5).set_column(1, "word", pa.array(["second"] * 5)), "t.k = s.k", source_alias="s",
+        target_alias="t",
+    )  # fmt: skip
+    merge.when_matched_update_all().execute()
+    found = {row["k"]: row["word"] for row in rows_of(MasterStore.delta(tmp_path / "t", "k"))}
+    assert found == {k: "second" if k < 5 else "first" for k in range(40)}
+
+
 def test_an_empty_table(tmp_path: Path) -> None:
     DeltaTable.create(tmp_path / "t", pa.schema([("k", pa.int64()), ("v", pa.string())]))
     pages = MasterStore.delta(tmp_path / "t", "k").at()

@@ -199,12 +199,11 @@ def test_a_reader_sees_one_version_while_others_write(mariadb: MariaDb, store: M
     thread.start()
     try:
         seen: dict[str, set[int]] = {}
-        for _ in range(8):
+        while len(seen) < 4:
             with closing(store.at()) as pages:
                 stamps = {s for page in range(len(pages.starts) - 1) for s in pages.read(page, 1)["stamp"].to_pylist()}
                 assert len(stamps) == 1
                 assert seen.setdefault(pages.version, stamps) == stamps, "one version, one state of the table"
-        assert len(seen) > 1
     finally:
         done.set()
         thread.join()

@@ -6,17 +6,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-from pyspark.errors import ParseException
 from pyspark.sql import DataFrame
-from pyspark.sql.types import StructType
 
-from dovetail.errors import ConfigError, PlanError
+from dovetail.errors import ConfigError
 from dovetail.joins.semistream.cells import check_ranged
 from dovetail.joins.semistream.master.page_file.generation import is_page_file
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.build import page_place
 from dovetail.pipeline.file.declared import Step
+from dovetail.pipeline.steps.sources import parsed_schema
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.inputs import refuse_collated
 
@@ -86,9 +85,4 @@ def _catalog(values: Mapping[str, Any]) -> object:
 
 def _schema(text: str) -> pa.Schema:
     """The columns of hashes, declared as Spark declares columns."""
-    try:
-        declared = StructType.fromDDL(text)
-    except ParseException as error:
-        reason = str(error).partition("\n")[0]
-        raise PlanError(f"schema: {reason}; write columns and types, such as 'id long, name string'.") from error
-    return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in declared])
+    return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in parsed_schema(text).fields])

@@ -158,7 +158,8 @@ class MasterStore:
         It is then read in place, as `delta`, `iceberg` or `parquet` do, not through Spark. `spark` is the session whose
         catalog is asked, by default the active one.
 
-        >>> _ = spark.sql("CREATE TABLE IF NOT EXISTS colours USING parquet AS SELECT 1 AS id, 'red' AS name")
+        >>> rows = spark.createDataFrame([(1, "red"), (2, "blue")], "id int, name string")
+        >>> rows.write.saveAsTable("colours", format="parquet", path=f"{place}/colours.parquet")
         >>> dovetail.MasterStore.table("colours", key="id").columns
         ['id', 'name']
         >>> _ = spark.sql("DROP TABLE colours")

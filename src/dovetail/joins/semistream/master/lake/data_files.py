@@ -197,9 +197,9 @@ def widens(old: pa.DataType, new: pa.DataType) -> bool:
     types = pa.types
     old, new = _storage(old), _storage(new)
     if types.is_integer(old):
-        return types.is_integer(new) or types.is_decimal(new) or types.is_floating(new)
+        return bool(types.is_integer(new) or types.is_decimal(new) or types.is_floating(new))
     if types.is_date(old) or types.is_timestamp(old):
-        return types.is_timestamp(new) or (types.is_date(old) and types.is_date(new))
+        return bool(types.is_timestamp(new) or (types.is_date(old) and types.is_date(new)))
     if old.num_fields or new.num_fields:
         return _same_shape(old, new)
     alike = (types.is_floating, types.is_decimal, is_text, is_bytes)
@@ -229,12 +229,13 @@ def _same_shape(old: pa.DataType, new: pa.DataType) -> bool:
 
 def is_text(kind: pa.DataType) -> bool:
     """Whether a type is text of any layout."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or kind == pa.string_view())
 
 
 def is_bytes(kind: pa.DataType) -> bool:
     """Whether a type is bytes of any layout."""
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+    fixed = pa.types.is_fixed_size_binary(kind)
+    return bool(fixed or pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or kind == pa.binary_view())
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -181,7 +181,7 @@ def storage_options(access: S3Access | None) -> dict[str, str] | None:
 
 def version_of(table: DeltaTable) -> str:
     """The version of a table, with the beginning of its id: one that is created anew counts from 0 again."""
-    return f"{table.version()}-{table.metadata().id[:8]}"
+    return f"{table.version()}-{str(table.metadata().id)[:8]}"
 
 
 def _number(version: str) -> int:
@@ -237,7 +237,7 @@ def _matched(columns: Sequence[Field | None], mode: str | None, found: pa.Schema
 def listed_files(table: DeltaTable) -> list[Listed]:
     """The files of a version, with their partition values and without the rows of deletion vectors."""
     actions = pa.table(table.get_add_actions())
-    partitions = [{}] * actions.num_rows
+    partitions: list[dict[str, Any]] = [{}] * actions.num_rows
     if table.metadata().partition_columns:
         partitions = actions.column("partition").to_pylist()
     kept, root = _deletion_vectors(table), unquote(urlsplit(table.table_uri).path).rstrip("/")

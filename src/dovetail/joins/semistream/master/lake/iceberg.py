@@ -184,7 +184,8 @@ def load(catalog: str | None, properties: Properties, table: str) -> Table:
         with errors(what, properties):
             if catalog is None:
                 return StaticTable.from_metadata(table.rstrip("/"), dict(properties))
-            return _catalog(os.getpid(), catalog, properties).load_table(table)
+            found: Table = _catalog(os.getpid(), catalog, properties).load_table(table)
+            return found
     except FileNotFoundError as error:
         raise ConfigError(
             f"cannot read {what}: {error.filename or error}: there is no such file; give the table's directory, which "
@@ -207,7 +208,7 @@ def errors(source: object, properties: Properties) -> Iterator[None]:
     except (ConfigError, PlanError, UnsupportedError, FileNotFoundError):
         raise
     except Exception as error:  # those of the catalog's own driver too
-        reason = censored(" ".join(str(error).split()), properties)
+        reason = censored(" ".join(str(error).partition("(Background on")[0].split()), properties)
         # The driver's own error is not kept as the cause: its text may show what is hidden here.
         raise ConfigError(
             f"cannot read {source}: {type(error).__name__}: {reason}; check the catalog, the name of the table and "
