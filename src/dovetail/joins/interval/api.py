@@ -14,10 +14,8 @@ from pyspark.sql import (
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.types import BooleanType
 
-from dovetail.engine.files import access_of
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.remote import S3_SCHEMES
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.interval.index.answers import COUNT
 from dovetail.joins.interval.plan.choose import (
@@ -36,7 +34,7 @@ from dovetail.joins.interval.plan.text import coded_texts
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
 from dovetail.spark.frames import arrow_type, is_connect, quoted
-from dovetail.spark.places import place_of, require_shared_directory
+from dovetail.spark.places import access_to, require_shared_directory
 from dovetail.spark.task_errors import translate_task_errors
 
 
@@ -102,8 +100,8 @@ class IntervalPlan:
         fields = [pa.field(f.name, arrow_type(f.dataType)) for f in frame.schema.fields]
         described = {"org.apache.spark.sql.parquet.row.metadata": frame.schema.json()}  # collations, for Spark's reader
         spark = frame.sparkSession
-        access = access_of(place_of(spark, path)) if path.partition("://")[0] in S3_SCHEMES else None
-        target = new_target(path, columns, pa.schema(fields, described), compression, mode, access)
+        schema = pa.schema(fields, described)
+        target = new_target(path, columns, schema, compression, mode, access_to(spark, path))
         require_shared_directory(spark, target.uri, "the answer")
         ranges = self._to_write()
         if ranges is None:
