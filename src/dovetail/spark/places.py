@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from dovetail.engine.files import Place, located
-from dovetail.engine.remote import ATTEMPTS, Remote, S3Access
+from dovetail.engine.files import Place, access_of, located
+from dovetail.engine.remote import ATTEMPTS, S3_SCHEMES, Remote, S3Access
 from dovetail.errors import ConfigError
 from dovetail.spark.frames import is_connect, parallelism
 from dovetail.spark.settings import local_cores
@@ -45,6 +45,11 @@ def place_of(spark: SparkSession | None, path: str | Path) -> Place:
     if isinstance(place, Path) or place.address.startswith("hdfs:"):
         return place
     return Remote(place.address, _s3_access(setting, place.host))
+
+
+def access_to(spark: SparkSession, path: str) -> S3Access | None:
+    """How a path on S3 is reached; None for all others, also of file systems that only Arrow knows."""
+    return access_of(place_of(spark, path)) if path.partition("://")[0] in S3_SCHEMES else None
 
 
 def _settings(spark: SparkSession) -> Callable[[str, str], str]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from bench.object_store import KEY, SECRET, ObjectStore
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
+from dovetail.engine.remote import S3Access
 from dovetail.errors import PlanError
 from dovetail.joins.interval.api import plan_interval_join
 from dovetail.joins.interval.plan.write import _write, new_target
@@ -51,6 +54,27 @@ def test_an_existing_answer_is_kept_unless_told(spark: SparkSession, tmp_path: P
     plan.write_parquet(target, mode="overwrite")
     assert spark.read.parquet(target).count() == rows
     assert spark.read.parquet(target).columns == ["id", "id_right"]
+
+
+def test_files_in_an_object_store(spark: SparkSession) -> None:
+    """Reached with what Spark was given; nothing but the answer is left there, and keys are not shown."""
+    _, _, left, right = inputs(spark)
+    with ObjectStore() as server:
+        settings = {name.removeprefix("spark.hadoop."): value for name, value in server.settings.items()}
+        for name, value in settings.items():
+            spark.conf.set(name, value)
+        plan = plan_interval_join(left, right, columns=["id", "id_right"])
+        rows = [
+            plan.write_parquet("s3a://data/out", mode=mode).value("rows written") for mode in ("error", "overwrite")
+        ]
+        for name in settings:
+            spark.conf.unset(name)
+        found = {key: one.data for key, one in server.objects.items() if one.data}
+        assert all(key.endswith(".parquet") for key in found)
+        assert rows[0] == rows[1] == sum(pq.read_table(BytesIO(data)).num_rows for data in found.values())
+        assert "out/_SUCCESS" in server.objects
+        access = S3Access(server.endpoint, "us-east-1", KEY, SECRET, path_style=True, ssl=False)
+        assert SECRET not in repr(new_target("s3a://data/new", (), pa.schema([]), "snappy", "overwrite", access))
 
 
 def test_an_empty_answer_is_a_readable_answer(spark: SparkSession, tmp_path: Path) -> None:

@@ -36,6 +36,6 @@ def test_collated_keys_are_refused_with_a_remedy_that_works(spark: SparkSession,
 def test_files_of_a_pipeline_keep_the_collations_that_spark_wrote(spark: SparkSession, tmp_path: Path) -> None:
     frame = spark.createDataFrame([("ab", 1)], f"k {COLLATED}, a int")
     frame.write.parquet(str(tmp_path / "files"))
-    found = inferred_schema("parquet", str(tmp_path / "files"), {})
+    found = inferred_schema(spark, "parquet", str(tmp_path / "files"), {})
     assert found == spark.read.parquet(str(tmp_path / "files")).schema
     assert found["k"].dataType.simpleString() == COLLATED

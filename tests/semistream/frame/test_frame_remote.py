@@ -16,6 +16,7 @@ from tests.semistream.frame.cases import Ledger, bag, drop_file, file_stream, ro
 
 from dovetail import MasterStore, dead_letter, enrich, plan_enrich
 from dovetail.errors import ConfigError, PlanError
+from dovetail.pipeline.steps.sources import inferred_schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -123,3 +124,11 @@ def test_addresses_that_cannot_be_used_are_refused(spark: SparkSession, server: 
         assert MasterStore.build(rows, "/somewhere/m.pages", "k").source.path == "s3a://data/somewhere/m.pages"  # type: ignore[attr-defined]
     finally:
         spark.conf.unset("fs.defaultFS")
+
+
+def test_a_source_of_a_pipeline_learns_its_columns_from_the_store(spark: SparkSession, server: ObjectStore) -> None:
+    written = BytesIO()
+    parquet.write_table(numbers(0), written)
+    server.put("in/1.parquet", written.getvalue())
+    found = inferred_schema(spark, "parquet", "s3a://data/in", {})
+    assert found.simpleString() == "struct<id:bigint,k:bigint>"

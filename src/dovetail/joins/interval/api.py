@@ -34,7 +34,7 @@ from dovetail.joins.interval.plan.text import coded_texts
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
 from dovetail.spark.frames import arrow_type, is_connect, quoted
-from dovetail.spark.places import require_shared_directory
+from dovetail.spark.places import access_to, require_shared_directory
 from dovetail.spark.task_errors import translate_task_errors
 
 
@@ -99,8 +99,10 @@ class IntervalPlan:
         frame = self.frame()
         fields = [pa.field(f.name, arrow_type(f.dataType)) for f in frame.schema.fields]
         described = {"org.apache.spark.sql.parquet.row.metadata": frame.schema.json()}  # collations, for Spark's reader
-        target = new_target(path, columns, pa.schema(fields, described), compression, mode)
-        require_shared_directory(frame.sparkSession, target.uri, "the answer")
+        spark = frame.sparkSession
+        schema = pa.schema(fields, described)
+        target = new_target(path, columns, schema, compression, mode, access_to(spark, path))
+        require_shared_directory(spark, target.uri, "the answer")
         ranges = self._to_write()
         if ranges is None:
             files = write_frame(frame, target)

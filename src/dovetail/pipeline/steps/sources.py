@@ -17,12 +17,14 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from dovetail.engine.files import system_at
 from dovetail.errors import ConfigError, PlanError
 from dovetail.pipeline.file.declared import Step
 from dovetail.pipeline.file.wiring import streams
 from dovetail.pipeline.steps.formats import PACKAGES, known_format
 from dovetail.pipeline.steps.messages import COLUMNS, decoded
 from dovetail.request import parse_ms
+from dovetail.spark.places import access_to
 from dovetail.workloads.source import register
 
 FILES = ("csv", "json", "parquet")
@@ -37,7 +39,7 @@ def load_source(spark: SparkSession, step: Step) -> DataFrame:
 def empty_source(spark: SparkSession, step: Step) -> DataFrame:
     """An empty frame with the columns of a source, found without a job; a stream if the source is one."""
     if step.type in FILES or (step.type == "format" and "schema" in step.values):
-        frame = empty(spark, file_schema(step), streams(step))
+        frame = empty(spark, file_schema(spark, step), streams(step))
     elif step.type == "kafka":
         known_format(spark, "kafka")
         frame = _messages(spark, empty(spark, parsed_schema(COLUMNS), streams(step)), step)
@@ -58,11 +60,11 @@ def watermarked(frame: DataFrame, step: Step) -> DataFrame:
     return frame.withWatermark(mark["column"], f"{parse_ms('delay', mark['delay'])} milliseconds")
 
 
-def file_schema(step: Step) -> T.StructType:
+def file_schema(spark: SparkSession, step: Step) -> T.StructType:
     """The declared columns, or those of the first file."""
     if "schema" in step.values:
         return parsed_schema(step.values["schema"])
-    return inferred_schema(step.type, step.values["path"], step.values.get("options", {}))
+    return inferred_schema(spark, step.type, step.values["path"], step.values.get("options", {}))
 
 
 def parsed_schema(text: str) -> T.StructType:
@@ -102,7 +104,7 @@ def _loaded(spark: SparkSession, step: Step) -> DataFrame:
     for key, value in values.get("options", {}).items():
         reader = reader.option(key, value)
     if step.type in FILES or (step.type == "format" and "schema" in values):
-        reader = reader.schema(file_schema(step))
+        reader = reader.schema(file_schema(spark, step))
     loaded: DataFrame = reader.load(values["path"]) if "path" in values else reader.load()
     return _messages(spark, loaded, step) if step.type == "kafka" else loaded
 
@@ -116,9 +118,9 @@ def _messages(spark: SparkSession, loaded: DataFrame, step: Step) -> DataFrame:
 _HEAD = 1 << 20
 
 
-def data_files(place: str) -> list[str]:
+def data_files(spark: SparkSession, place: str) -> list[str]:
     """The first file, by name, of a path or glob; files that Spark skips, such as _SUCCESS, do not count."""
-    system, path = _system(place)
+    system, path = system_at(place, access_to(spark, place))
     base = path if not _is_glob(path) else _before_glob(path)
     info = system.get_file_info(base)
     if info.type == fs.FileType.File:
@@ -131,12 +133,12 @@ def data_files(place: str) -> list[str]:
     return sorted(matching)[:1]
 
 
-def inferred_schema(kind: str, place: str, options: Mapping[str, Any]) -> T.StructType:
+def inferred_schema(spark: SparkSession, kind: str, place: str, options: Mapping[str, Any]) -> T.StructType:
     """The columns of Parquet, CSV or JSON files, from the first file; ConfigError if there is none."""
-    files = data_files(place)
+    files = data_files(spark, place)
     if not files:
         raise ConfigError(f'{place} has no file yet to learn the columns from; declare them: schema = "id long, ..."')
-    system, _ = _system(place)
+    system, _ = system_at(place, access_to(spark, place))
     try:
         if kind == "parquet":
             with system.open_input_file(files[0]) as file:
@@ -177,13 +179,6 @@ def _plain(schema: T.StructType) -> T.StructType:
     return T.StructType(
         [T.StructField(f.name, text if isinstance(f.dataType, T.NullType) else f.dataType) for f in schema.fields]
     )
-
-
-def _system(place: str) -> tuple[fs.FileSystem, str]:
-    if "://" in place:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(place)
-        return found
-    return fs.LocalFileSystem(), place
 
 
 def _is_glob(path: str) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,9 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
+from dovetail.engine.files import system_at
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.remote import S3Access
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
 from dovetail.spark.frames import map_in_arrow
@@ -40,36 +42,42 @@ class Target:
     compression: str
     columns: tuple[str, ...]
     schema: pa.Schema
+    access: S3Access | None = field(default=None, repr=False)
 
     def filesystem(self) -> tuple[fs.FileSystem, str]:
         """The file system of the target and the path in it."""
-        return _resolve(self.uri)
+        try:
+            found, path = system_at(self.uri, self.access)
+        except (pa.ArrowInvalid, OSError) as problem:
+            raise PlanError(
+                f"cannot write to {self.uri!r}: {problem}; give a local path, s3a:, or a URI that Arrow knows"
+            ) from problem
+        return found, path.rstrip("/")
 
     def required(self, columns: set[str]) -> Target:
         """The same target, where these columns are known to hold no nulls: their rows need no definition levels."""
         named = zip(self.columns, self.schema, strict=True)
-        fields = [field.with_nullable(name not in columns) for name, field in named]
+        fields = [one.with_nullable(name not in columns) for name, one in named]
         return replace(self, schema=pa.schema(fields, self.schema.metadata))
 
     def hidden(self) -> str:
         """The directory of unfinished files."""
-        return f"{_resolve(self.uri)[1]}/_temporary-{self.run}"
+        return f"{self.filesystem()[1]}/_temporary-{self.run}"
 
 
-def _resolve(uri: str) -> tuple[fs.FileSystem, str]:
-    try:
-        found, path = fs.FileSystem.from_uri(uri) if "://" in uri else (fs.LocalFileSystem(), uri)
-    except (pa.ArrowInvalid, OSError) as problem:
-        raise PlanError(f"cannot write to {uri!r}: {problem}; give a local path or a URI that Arrow knows") from problem
-    return found, path.rstrip("/")
-
-
-def new_target(path: str, columns: tuple[str, ...], schema: pa.Schema, compression: str, mode: str) -> Target:
+def new_target(
+    path: str,
+    columns: tuple[str, ...],
+    schema: pa.Schema,
+    compression: str,
+    mode: str,
+    access: S3Access | None = None,
+) -> Target:
     """A target that is free to write to; an existing answer is an error unless mode is overwrite."""
     if mode not in ("error", "overwrite"):
         raise PlanError(f"mode={mode!r} must be 'error' or 'overwrite'", argument="mode")
     uri = path if "://" in path else str(Path(path).absolute())
-    target = Target(uri, uuid.uuid4().hex, compression, columns, schema)
+    target = Target(uri, uuid.uuid4().hex, compression, columns, schema, access)
     system, place = target.filesystem()
     inside = system.get_file_info(fs.FileSelector(place, allow_not_found=True))
     if inside and mode == "error":
