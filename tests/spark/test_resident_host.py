@@ -46,6 +46,23 @@ def test_of_too_many_the_one_that_was_asked_for_last_stays_and_idle_ones_go() ->
     assert [thing.closed for thing in things] == [0, 1, 1, 0]
 
 
+def test_values_hold_no_more_bytes_than_they_may_and_those_that_were_not_used_go_first() -> None:
+    things = [Thing() for _ in range(5)]
+    pool = Pool[Thing]()
+    for number in range(3):
+        pool.keep(str(number), things[number], nbytes=30, most=100)
+    with pool.using(40, 100):  # 130 with it: the oldest goes
+        assert [thing.closed for thing in things] == [1, 0, 0, 0, 0]
+        pool.keep("3", things[3], nbytes=30, most=100)
+        assert [thing.closed for thing in things] == [1, 1, 0, 0, 0]
+    pool.keep("4", things[4], nbytes=30, most=100)
+    assert [thing.closed for thing in things] == [1, 1, 0, 0, 0]
+    with pool.using(400, 100):  # more than there may be: nothing else stays
+        assert [thing.closed for thing in things] == [1] * 5
+    pool.keep("0", things[0], nbytes=10**9)
+    assert pool.take("0") is things[0]
+
+
 @pytest.mark.parametrize("limit", [None, 0, 5, 100])
 def test_bytes_beyond_a_limit_are_held_on_disk(tmp_path: Path, limit: int | None) -> None:
     values = [bytes([n]) * n for n in range(1, 6)]

@@ -91,7 +91,7 @@ def read(place: Place) -> bytes:
     if isinstance(place, Path):
         return place.read_bytes()
     with closing(RemoteFile(place)) as file:
-        return file.read_all().to_pybytes()
+        return bytes(file.read_all())
 
 
 def read_range(place: Place, offset: int, nbytes: int) -> bytes:

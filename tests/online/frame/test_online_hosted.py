@@ -149,6 +149,50 @@ def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str) -> N
     assert results == PAIRS.total()
 
 
+@pytest.mark.parametrize("algorithm", ["diner", "shj"])
+def test_a_bucket_that_moves_to_another_executor_reads_its_live_rows_once_and_joins_none_again(algorithm: str) -> None:
+    join, n = join_of(algorithm, 1 << 20), 50
+    batches = [
+        [Event("push", side, rows=table.slice(at, n).combine_chunks().to_batches()[0].serialize())]
+        for at in range(0, ROWS - n, n)
+        for side, table in enumerate((LEFT, RIGHT))
+    ]
+    pieces = [Piece(pack_events(events), settled=True) for events in batches]
+    here, there = Running(join), Running(join)
+    for events in batches:
+        drained(here.work(Work([*events, Event("settle")], 0), False))
+    there.take_up(pieces[4:])  # the first four have left by their retention
+    assert sum(rows for rows, _ in there._rows) == ROWS * 2 - 2 * n - 4 * n
+    done = there.totals()
+    assert done["comparisons"] == sum(n for name, n in done.items() if name.startswith("results")) == 0
+    here.retire(4 * n)
+    rest = [Event("push", side, rows=table.slice(ROWS - n).combine_chunks().to_batches()[0].serialize())
+            for side, table in enumerate((LEFT, RIGHT))]  # fmt: skip
+    answers = [rows_of(join, [drained(one.work(Work([*rest, Event("settle")], 0), False))[0]]) for one in (here, there)]
+    assert answers[0] == answers[1]
+    assert answers[0].total()
+    for one in (here, there):
+        assert 0 < one.nbytes <= 1 << 20
+        one.close()
+
+
+def test_joins_that_hold_more_than_an_executor_has_are_closed_and_rebuilt_from_the_stored_state() -> None:
+    pool, join = Joins(), join_of("diner", 1 << 20)
+    logs: dict[str, list[Piece]] = {name: [] for name in "abc"}
+    given: dict[str, list[list[bytes]]] = {name: [] for name in "abc"}
+    rebuilt = Counter[str]()
+    for number, events in enumerate(turns(5)):
+        for name, log in logs.items():
+            stamps = f"n{number - 1}" if number else "", f"n{number}"
+            call = call_of(name, *stamps, join, events)._replace(nbytes=1 << 20, most=1 << 20)
+            answers, report = drained(run_in(pool, call, lambda log=log: iter(log)))  # type: ignore[misc]  # bound
+            given[name].append(answers)
+            rebuilt[name] += report["replayed"]
+            log.append(Piece(pack_events(events), settled=False))
+    assert min(rebuilt.values()) > 1  # there is room for the one in use only
+    assert all(rows_of(join, turns) == PAIRS for turns in given.values())
+
+
 def test_what_was_not_stored_is_not_taken_up() -> None:
     pool, join = Joins(), join_of("diner")
     rows = [Event("push", 0, rows=LEFT.combine_chunks().to_batches()[0].serialize())]

@@ -40,7 +40,8 @@ from numba.core.caching import CompileResultCacheImpl, FunctionCache, UserProvid
 from numba.core.dispatcher import Dispatcher  # noqa: E402
 
 if _IS_PORTABLE:  # also where the program had imported Numba
-    numba.config.CPU_NAME, numba.config.CPU_FEATURES = portable(), ""
+    _config: Any = numba.config
+    _config.CPU_NAME, _config.CPU_FEATURES = portable(), ""
 
 
 @functools.cache

@@ -69,12 +69,18 @@ class Resident(Closable, Protocol):
         """Whether the value should be rebuilt for the next call."""
         ...
 
+    @property
+    def nbytes(self) -> int:
+        """Bytes of its budget that it holds between calls."""
+        ...
+
 
 class ResidentCall(NamedTuple):
     """A call of the value that is kept under the stamp `before`, and is kept under `after` afterwards; can be pickled.
 
     Every stored state has a stamp of its own, so that a value with state that was never stored is not found. With an
-    empty `after` the value is not kept.
+    empty `after` the value is not kept. A value in use counts with its budget, `nbytes`, others with what they hold;
+    together they may have `most`.
     """
 
     name: str
@@ -82,49 +88,87 @@ class ResidentCall(NamedTuple):
     after: str
     make: Callable[[], Resident]
     what: Any
+    nbytes: int = 0
+    most: int | None = None
 
 
 V = TypeVar("V", bound=Closable)
 
 
+class _Kept(NamedTuple, Generic[V]):
+    stamp: str
+    at: float
+    value: V
+    nbytes: int
+
+
+def _close_all(values: Iterable[Closable]) -> None:
+    for value in values:
+        value.close()
+
+
 class Pool(Generic[V]):
     """Values by name, each with the stamp of its state; the caller owns a value that it takes. Thread-safe.
 
-    Of more than `most` values, the least recently used one is closed.
+    Of more than `most` values, the least recently used one is closed. Values may have a size, in bytes:
+    callers that use one say so, and the least recently used of the others are closed to make room.
     """
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
-        self._kept: dict[str, tuple[str, float, V]] = {}
+        self._kept: dict[str, _Kept[V]] = {}
+        self._used = 0
         self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def using(self, nbytes: int, most: int | None) -> Iterator[None]:
+        """Count a value that is in use in this block, with which values may have `most` bytes in all."""
+        with self._lock:
+            self._used += nbytes
+            gone = self._beyond(most)
+        _close_all(gone)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._used -= nbytes
+
+    def _beyond(self, most: int | None) -> list[V]:
+        """Remove the least recently used values until those that stay and those in use have `most` bytes."""
+        gone: list[V] = []
+        held = self._used + sum(kept.nbytes for kept in self._kept.values())
+        while most is not None and held > most and self._kept:
+            kept = self._kept.pop(next(iter(self._kept)))
+            held -= kept.nbytes
+            gone.append(kept.value)
+        return gone
 
     def take(self, name: str, stamp: str = "") -> V | None:
         """The value of this name and stamp, if there is one; a value with another stamp is closed."""
         with self._lock:
-            found, _, value = self._kept.pop(name, (None, 0.0, None))
-        if found == stamp or value is None:
-            return value
-        value.close()
+            found = self._kept.pop(name, None)
+        if found is None or found.stamp == stamp:
+            return None if found is None else found.value
+        found.value.close()
         return None
 
-    def keep(self, name: str, value: V, stamp: str = "") -> None:
-        """Keep a value; another value of that name is closed."""
+    def keep(self, name: str, value: V, stamp: str = "", nbytes: int = 0, most: int | None = None) -> None:
+        """Keep a value; another value of that name is closed, and so are others beyond `most` bytes in all."""
         with self._lock:
-            gone = [self._kept.pop(name)] if name in self._kept else []
-            self._kept[name] = (stamp, time.monotonic(), value)
+            gone = [self._kept.pop(name).value] if name in self._kept else []
+            self._kept[name] = _Kept(stamp, time.monotonic(), value, nbytes)
             while self._most is not None and len(self._kept) > self._most:
-                gone.append(self._kept.pop(next(iter(self._kept))))
-        for _, _, other in gone:
-            other.close()
+                gone.append(self._kept.pop(next(iter(self._kept))).value)
+            gone += self._beyond(most)
+        _close_all(gone)
 
     def forget_idle(self, idle_s: float = IDLE_S) -> None:
         """Close values that were not used for `idle_s` seconds."""
         now = time.monotonic()
         with self._lock:
-            names = [name for name, (_, kept, _) in self._kept.items() if now - kept > idle_s]
-            gone = [self._kept.pop(name)[2] for name in names]
-        for value in gone:
-            value.close()
+            names = [name for name, kept in self._kept.items() if now - kept.at > idle_s]
+            gone = [self._kept.pop(name).value for name in names]
+        _close_all(gone)
 
     def close(self) -> None:
         """Close every value."""
@@ -134,16 +178,17 @@ class Pool(Generic[V]):
 def run_in(pool: Pool[Resident], call: ResidentCall, log: Log) -> Answers:
     """The results of a call in this process, and its report; `log` gives the pieces of the state, if needed."""
     found = pool.take(call.name, call.before)
-    value = found or call.make()
-    try:
-        if found is None:
-            value.take_up(log())
-        report = yield from value.work(call.what, found is None)
-    except BaseException:
-        value.close()
-        raise
+    with pool.using(call.nbytes, call.most):
+        value = found or call.make()
+        try:
+            if found is None:
+                value.take_up(log())
+            report = yield from value.work(call.what, found is None)
+        except BaseException:
+            value.close()
+            raise
     if call.after and not value.is_over:
-        pool.keep(call.name, value, call.after)
+        pool.keep(call.name, value, call.after, value.nbytes, call.most)
     else:
         value.close()
     return report | {"replayed": found is None}

@@ -385,7 +385,8 @@ class OnlineCall:
         # Identifies the bucket on this machine; the nonce detects a wrong one.
         name = f"{TaskAttempt.here().query} {self.task.plan} {self.call.key}"
         work = Work(step.events, step.leaving)
-        call = ResidentCall(name, step.before, step.after, partial(Running, step.join), work)
+        make, most = partial(Running, step.join), self.task.resident_bytes
+        call = ResidentCall(name, step.before, step.after, make, work, step.join.memory, most)
         return run_call(call, step.log, step.in_order)
 
     # ------------------------------------------------------------------ pieces of events

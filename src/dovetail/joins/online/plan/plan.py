@@ -32,6 +32,7 @@ from dovetail.spark.frames import arrow_type
 from dovetail.spark.hosts.batch import bucket_frame
 from dovetail.spark.hosts.stateful import stateful_frame
 from dovetail.spark.inputs import collation_key, collation_of
+from dovetail.spark.overhead import resident_limit
 from dovetail.spark.task import MetricsSink
 
 _END = "dovetail_end_of_input"
@@ -222,13 +223,15 @@ class Inputs:
         out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
         marked = streaming and self.end_of_input is not None
         sink = MetricsSink(self.first.sparkSession)
-        task = OnlineTask(uuid.uuid4().hex, join, terms, asked, marked, answer.schema, out, sink, self.lateness)
+        buckets = join.spread(self.partitions).count
+        most = resident_limit(self.first.sparkSession, terms.memory, buckets) if streaming else None
+        task = OnlineTask(uuid.uuid4().hex, join, terms, asked, marked, answer.schema, out, sink, self.lateness, most)
         frames = [
             frame.select(*map(quoted, join.schemas[name].names), *([self._end(name)] if marked else []))
             for name, frame in self.frames.items()
         ]
         wanted = None if columns.wanted is None else (*columns.wanted, *(field.name for field in phase))
-        return OnlinePlan(tuple(frames), task, output, placing, join.spread(self.partitions).count, wanted)
+        return OnlinePlan(tuple(frames), task, output, placing, buckets, wanted)
 
     def _fields(
         self, answer: AnswerColumns, names: Mapping[tuple[str, str], str], join: BucketJoin

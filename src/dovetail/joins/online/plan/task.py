@@ -32,7 +32,8 @@ class OnlineTask:
     """One planned online join as its tasks see it.
 
     Without `buckets`, a stream has as many as its checkpoint has partitions. With `marked` the last column of each
-    input says where it ends. `answers` are the columns of the join's result, `output` those that Spark gets.
+    input says where it ends. `answers` are the columns of the join's result, `output` those that Spark gets. The joins
+    that stay in the resident process of an executor may hold `resident_bytes`.
     """
 
     plan: str
@@ -44,6 +45,7 @@ class OnlineTask:
     output: pa.Schema
     sink: MetricsSink
     lateness: Lateness | None = None
+    resident_bytes: int | None = None
 
     chunk_bytes: ClassVar[int] = CHUNK_BYTES
 
