@@ -120,6 +120,22 @@ def test_interval_counts_are_the_same_twice_and_checked() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("left", "right", "frames"),
+    [
+        (Mix.even(1.0, 20), Mix.even(1.0, 20), 192),  # each input fits, not both: partitioned joins spill
+        (Mix.even(10.0, 100), Mix.even(1.0, 10), 768),
+        (Mix(5.0, ((0.7, 5), (0.2, 50), (0.1, 300))), Mix.even(2.0, 20), 48),  # not all rows are as long as the longest
+    ],
+    ids=str,
+)
+def test_spills_are_predicted_and_so_are_the_frames_of_sweeps(left: Mix, right: Mix, frames: int) -> None:
+    compared, spilled, _ = interval.compare([interval.Setting(Pair(left, right, 500), frames)])
+    assert [(one.algorithm, one.predicted) for one in spilled] == [(one.algorithm, one.found) for one in spilled]
+    errors = [abs(one.error) for one in compared if one.what == interval.FRAMES and one.algorithm != "dip"]
+    assert all(error < 0.4 for error in errors)
+
+
 def test_interval_verdict_needs_errors_and_spills_right() -> None:
     fine, off = (spreads([Compared("a", interval.COMPARISONS, "s", x, 1.0)]) for x in (1.05, 2.0))
     right, wrong = (interval.Spilled("a", "s", True, found) for found in (True, False))

@@ -18,7 +18,7 @@ from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.profile import load_profile
 from dovetail.errors import BudgetExceeded, PlanError
-from dovetail.joins.semistream.cost.choose import Choice, Price, tune
+from dovetail.joins.semistream.cost.choose import Choice, PlainPrice, Price, tune
 from dovetail.joins.semistream.cost.choose import choose as choose_algorithm
 from dovetail.joins.semistream.cost.distribution import Distribution, SkewEstimate, Zipf, estimate_skew, uniform
 from dovetail.joins.semistream.cost.hybridjoin import suitable_threshold
@@ -175,7 +175,7 @@ def decide(
     io = io or io_costs(pages)
     setting, skew = setting_for(request, pages, stream, sample, io)
     if request.algorithm == "hash_join" or _fits_whole(request, wiring, pages, stream):
-        plain = _plain(request, wiring, pages, stream, setting)
+        plain = replace(_plain(request, wiring, pages, stream, setting), skew=skew)
         if request.algorithm == "hash_join" or plain.choice is None or not _asks_for_few(setting, plain.choice):
             return plain
     found = _chosen(request, pages, setting, skew) if request.algorithm == "auto" else _tuned(request, setting, skew)
@@ -304,7 +304,7 @@ def _plain(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema, se
         choice = choose_algorithm(setting)
     except PlanError:
         choice = None
-    return Decision("hash_join", sizes, "the master data fits in memory", choice=choice)
+    return Decision("hash_join", sizes, "the master data fits in memory", PlainPrice.of(setting), choice=choice)
 
 
 def _chosen(request: Request, pages: Pages, setting: Setting, skew: SkewEstimate | None) -> Decision:

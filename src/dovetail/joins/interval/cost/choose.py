@@ -275,6 +275,8 @@ def _unpriced(setting: Setting, algorithm: Algorithm, swapped: bool) -> Price:
     )
     if setting.samples is not None and algorithm in SWEEPS:
         return _followed(held, setting, setting.samples[::-1] if swapped else setting.samples)
+    if setting.samples is not None:
+        return _partitioned(held, cost)
     if not held.spills:
         return held
     n_spills = max(1.0, math.floor(cost.n_spills()))
@@ -301,6 +303,23 @@ def _followed(held: Price, setting: Setting, samples: tuple[SampledSide, Sampled
         frames_read=read,
         copied_bytes=refills * moved.usual,
     )
+
+
+def _partitioned(held: Price, cost: MixedCost) -> Price:
+    """The price with memory and frames as our operators use them: both inputs stay in memory while they fit together.
+
+    If they do not, R goes to disk, and S too if it does not fit alone.
+    """
+    memory = cost.memory
+    f_r, f_s = (memory.frames_of(x.rows, x.tuple_bytes) for x in (cost.r, cost.s))
+    held = replace(held, needed_frames=f_r + f_s, available_frames=memory.frames, spills=f_r + f_s > memory.frames)
+    if not held.spills:
+        return held
+    if max(f_r, f_s) <= memory.frames or (f_s <= memory.frames and held.algorithm == "oip"):
+        return replace(held, n_spills=1.0, frames_written=f_r, frames_read=f_r)
+    inner = f_s if held.algorithm == "oip" else 0
+    written, read = cost.frames_written() + inner, cost.frames_read() + inner
+    return replace(held, n_spills=max(1.0, cost.n_spills()), frames_written=written, frames_read=read)
 
 
 ALGORITHMS: Final[tuple[Algorithm, ...]] = tuple(MODELS)

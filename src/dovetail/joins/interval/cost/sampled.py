@@ -117,9 +117,10 @@ class _Followed:
         """Sampled rows of a side in memory at these times."""
         side, first = self.sides[number], self.first[number]
         if self.algorithm == "forward_scan":
-            return np.maximum(0, self._loaded(number, grid) - np.maximum(first, side.started(grid, "left")))
+            held = self._loaded(number, grid) - np.maximum(first, side.started(grid, "left"))
+            return np.asarray(np.maximum(0, held), np.int64)
         upto = side.started(grid) if self.algorithm == "time_sweep" else self._loaded(number, grid)
-        return np.maximum(0, upto - first - side.ended(first, grid))
+        return np.asarray(np.maximum(0, upto - first - side.ended(first, grid)), np.int64)
 
     def _loaded(self, number: int, grid: F64) -> I64:
         """How far a side is read at these times: up to the end of rows of the other that started and were not freed."""

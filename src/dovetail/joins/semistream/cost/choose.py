@@ -236,6 +236,24 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True)
+class PlainPrice(Price):
+    """The prediction for a hash join of all master rows: each stream row is looked up in the table, and none waits."""
+
+    @classmethod
+    def of(cls, setting: Setting) -> PlainPrice:
+        """The price in a setting whose master rows fit in memory."""
+        rate = 1 / (setting.costs.probe + setting.costs.emit)
+        rows = setting.batch_rows
+        batch = None if rows is None else BatchPrice(rows, 0.0, rows / rate + setting.costs.turn)
+        return cls("hash_join", rate, batch=batch, setting=setting)
+
+    def turn_s(self, rows: int, seen: int) -> float | None:
+        """Seconds of a micro-batch, whatever came before it."""
+        turn = 0.0 if self.setting is None else self.setting.costs.turn
+        return rows / self.rate + turn
+
+
+@dataclass(frozen=True, slots=True)
 class Choice:
     """Every price, best first, and a note."""
 

@@ -146,11 +146,12 @@ class EnrichPlan:
         if price is not None and price.prediction is not None:
             parts = [f"{name} {format_bytes(int(size))}" for name, size in price.prediction.memory if size >= 1]
             lines.append(f"memory: {', '.join(parts)}")
+        if price is not None:
             lines.append(f"predicted service rate of a task: {price.rate:,.0f} rows/s ({load_profile().explain()})")
         lines += self._measured()
         choice = self.decision.choice or self._choice()
         plain = self.decision.algorithm == "hash_join"
-        head = "prices of the semi-stream joins, in place of which a plain hash join runs:" if plain else "prices:"
+        head = "prices: a plain hash join runs in place of these semi-stream joins" if plain else "prices:"
         return [*lines, *([head] if choice else []), *(f"  {x}" for x in _table(choice))]
 
     def _measured(self) -> list[str]:
