@@ -1,13 +1,14 @@
-"""Sets of intervals beside bioframe on random rows, and beside what bedtools documents, with its options in ours."""
+"""Sets of intervals beside bioframe, polars-bio and pyranges on random rows, and beside what bedtools documents."""
 
 from __future__ import annotations
 
-from random import Random
+import json
 from typing import TYPE_CHECKING, Any
 
 import bioframe
 import pandas as pd
 import pytest
+from tests.sets.rival_answers import ANSWERS, SEEDS, genes, in_order, sides
 
 import dovetail
 
@@ -16,14 +17,14 @@ if TYPE_CHECKING:
 
 NAMES = ["chrom", "start", "end"]
 SCHEMA = "chrom string, start bigint, end bigint"
+BIO_NAMES = {  # there rows touch if their gap is below min_dist, so that 0 keeps touching ones apart
+    f"{what} {theirs}": f"{what} {ours}" for what in ("merge", "cluster") for theirs, ours in ((0, None), (3, 2))
+}
+RANGES_NAMES = {
+    "coverage": "fractions", "subtract": "subtract", "setdiff": "setdiff", "merge 0": "merge 0", "merge 3": "merge 3",
+    "nearest": "nearest 1 True", "nearest apart": "nearest 1 False",
+}  # fmt: skip
 VIEW = [("a", 0, 70), ("b", 5, 60), ("c", 0, 50)]
-
-
-def genes(seed: int, n: int, chroms: str = "abc") -> list[tuple[str, int, int]]:
-    """Rows with a length, which all rivals treat alike; some of them equal, some touching."""
-    rng = Random(seed)  # noqa: S311  (repeatable, no secrets)
-    starts = [rng.randrange(10, 50) for _ in range(n)]
-    return [(rng.choice(chroms), start, start + rng.randrange(1, 8)) for start in starts]
 
 
 def both(spark: SparkSession, rows: list[tuple[str, int, int]]) -> tuple[pd.DataFrame, DataFrame]:
@@ -87,6 +88,43 @@ def test_nearest_rows_beside_bioframe(spark: SparkSession, options: dict[str, An
     near = bioframe.closest(left, right, **theirs)[[*NAMES, "distance"]]
     found = dovetail.interval_nearest(mine, others, on="chrom", how="left", **options)
     assert bag(found.select(*NAMES, "distance")) == bag(near)
+
+
+def answers(spark: SparkSession, seed: int) -> dict[str, DataFrame]:
+    """Ours under the names that the kept answers have, in their columns."""
+    left, right = sides(seed)
+    (_, mine), (_, others) = both(spark, left), both(spark, right)
+    count = "cast(n_overlaps as bigint) count"
+    covered = dovetail.interval_coverage(mine, others, on="chrom")
+    found = {
+        "coverage": covered.select(*NAMES, "covered"),
+        "fractions": covered.select(*NAMES, "n_overlaps", "covered_fraction"),
+        "subtract": dovetail.interval_subtract(mine, others, on="chrom"),
+        "setdiff": dovetail.interval_setdiff(mine, others, on="chrom"),
+        "counts": dovetail.count_overlaps(mine, others, on="chrom").selectExpr(*NAMES, count),
+    }
+    for gap in (None, 0, 2, 3):
+        found[f"merge {gap}"] = dovetail.interval_merge(mine, on="chrom", gap=gap)
+        found[f"cluster {gap}"] = dovetail.interval_cluster(mine, on="chrom", gap=gap).drop("cluster")
+    for k in (1, 3):
+        for overlap in (True, False):
+            near = dovetail.interval_nearest(mine, others, on="chrom", k=k, ignore_overlaps=not overlap, how="left")
+            found[f"nearest {k} {overlap}"] = near.select(*NAMES, "distance")
+    return found
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_kept_answers_of_polars_bio_and_pyranges(spark: SparkSession, seed: int) -> None:
+    kept, ours = json.loads(ANSWERS.read_text()), answers(spark, seed)
+    for name, rows in kept[f"polars-bio {seed}"].items():
+        assert in_order(ours[BIO_NAMES.get(name, name)].collect()) == rows, name
+    theirs = kept[f"pyranges {seed}"]
+    for name, same in RANGES_NAMES.items():
+        found, wanted = in_order(ours[same].collect()), theirs[name]
+        if "nearest" in name:  # left rows without a right one are left out, and a gap counts one more
+            wanted = in_order([*row[:3], max(0, row[3] - 1)] for row in wanted)
+            found = [row for row in found if row[3] is not None]
+        assert found == wanted, name
 
 
 def test_what_bedtools_documents(spark: SparkSession) -> None:

@@ -7,6 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import polars as pl
 import pyarrow as pa
 import pytest
 from tests import oracle
@@ -165,6 +166,23 @@ def test_duckdb_gives_the_same_pairs(spark: SparkSession) -> None:
     ]:
         theirs = db.execute(f"select a.l, b.r from a full join b on {on}").fetchall()
         assert answered(dovetail.band_join(one, other, within=bands, closed=closed, how="full")) == oracle.bag(theirs)  # type: ignore[arg-type]
+
+
+def test_polars_gives_the_same_pairs(spark: SparkSession) -> None:
+    """Polars' `join_where`, which drops pairs of nulls as well: one inequality, two, a band, and a band with a key."""
+    left, right = made(80, 13, "l"), made(70, 14, "r")
+    one, other = frame(spark, left, "l"), frame(spark, right, "r")
+    mine, theirs = pl.DataFrame(left), pl.DataFrame(right)
+    x, u, there_x, there_u = pl.col("x"), pl.col("u"), pl.col("x_right"), pl.col("u_right")
+    given: list[tuple[Any, Any, str | None, list[Any]]] = [
+        ([("x", "x", 0, None)], "neither", None, [x < there_x]),
+        ([("x", "x", 0, None), ("u", "u", None, 0)], "both", None, [x <= there_x, u >= there_u]),
+        ([("x", "u", -4, 6)], "both", None, [x - 4 <= there_u, x + 6 >= there_u]),
+        ([("x", "u", -4, 6)], "left", "k", [x - 4 <= there_u, x + 6 > there_u, pl.col("k") == pl.col("k_right")]),
+    ]
+    for bands, closed, on, where in given:
+        pairs = mine.join_where(theirs, *where).select("l", "r").iter_rows()
+        assert answered(dovetail.band_join(one, other, within=bands, closed=closed, on=on)) == oracle.bag(pairs)
 
 
 def test_explain_and_errors(spark: SparkSession) -> None:
