@@ -246,8 +246,8 @@ def rows_at_most(frame: DataFrame) -> int | None:
     while plan.getClass().getSimpleName() in ("Project", "Filter"):
         plan = plan.child()
     if plan.getClass().getSimpleName() == "InMemoryRelation":
-        counted = plan.stats().rowCount()
-        return int(counted.get()) if counted.isDefined() else None
+        cached = plan.cacheBuilder()
+        return int(cached.materializedRowCount()) if cached.isCachedColumnBuffersLoaded() else None
     return _rows_in_footers(plan)
 
 
