@@ -11,6 +11,8 @@ from datetime import timedelta
 from decimal import ROUND_FLOOR, Decimal
 from typing import Any, NamedTuple
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.errors import PySparkException, PySparkTypeError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
@@ -41,6 +43,7 @@ BOUND_TYPES = (
 _WIDTHS = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
 _TEXT_BYTES = 32  # a value without a fixed width is taken at this
 _MOST_FILES = 1_000  # of an input whose plan is recognised again
+_MOST_FOOTERS = 64  # of an input whose rows are counted by reading them on the driver
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
 UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes to be larger than this
 
@@ -232,6 +235,36 @@ def known_bytes(frame: DataFrame) -> int:
     return int(frame._jdf.queryExecution().optimizedPlan().stats().sizeInBytes())
 
 
+def rows_at_most(frame: DataFrame) -> int | None:
+    """The number of rows that an input has at most, if Spark's cache or a few Parquet footers tell it; no job.
+
+    Filters are not looked at. None for inputs whose rows only a job can count, and over Spark Connect.
+    """
+    if is_connect(frame):
+        return None
+    plan = frame._jdf.queryExecution().optimizedPlan()
+    while plan.getClass().getSimpleName() in ("Project", "Filter"):
+        plan = plan.child()
+    if plan.getClass().getSimpleName() == "InMemoryRelation":
+        cached = plan.cacheBuilder()
+        return int(cached.materializedRowCount()) if cached.isCachedColumnBuffersLoaded() else None
+    return _rows_in_footers(plan)
+
+
+def _rows_in_footers(leaf: Any) -> int | None:
+    """The rows of a few Parquet files on this machine, by their footers; None for any other source."""
+    files = _files_of(leaf, _MOST_FOOTERS)
+    if files is None or leaf.relation().fileFormat().getClass().getSimpleName() != "ParquetFileFormat":
+        return None
+    places = [files.apply(number).getPath().toUri() for number in range(files.size())]
+    if any(place.getScheme() != "file" for place in places):
+        return None
+    try:
+        return sum(pq.read_metadata(str(place.getPath())).num_rows for place in places)
+    except (OSError, pa.ArrowException):  # gone, encrypted or damaged: Spark says so when it reads them
+        return None
+
+
 def plan_key(frame: DataFrame) -> tuple[int, int, str] | None:
     """Identifies the rows that a DataFrame reads in this session, by its plan, size and files; no job.
 
@@ -257,12 +290,20 @@ def _source_key(leaf: Any) -> str | None:
     kind = str(leaf.getClass().getSimpleName())
     if kind in ("LocalRelation", "Range", "OneRowRelation"):
         return kind
-    if kind != "LogicalRelation" or leaf.relation().getClass().getSimpleName() != "HadoopFsRelation":
+    files = _files_of(leaf, _MOST_FILES)
+    return None if files is None else str(files.mkString("\n"))
+
+
+def _files_of(leaf: Any, most: int) -> Any | None:
+    """The files that a leaf of a plan reads, listed when it was planned; None if it reads none, or more than `most`."""
+    if leaf.getClass().getSimpleName() != "LogicalRelation":
+        return None
+    if leaf.relation().getClass().getSimpleName() != "HadoopFsRelation":
         return None
     place = leaf.relation().location()
-    if place.getClass().getSimpleName() != "InMemoryFileIndex" or place.allFiles().size() > _MOST_FILES:
+    if place.getClass().getSimpleName() != "InMemoryFileIndex" or place.allFiles().size() > most:
         return None
-    return str(place.allFiles().mkString("\n"))
+    return place.allFiles()
 
 
 def collation_of(kind: T.DataType) -> str | None:

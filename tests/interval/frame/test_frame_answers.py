@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,6 +135,31 @@ def test_few_rows_are_counted_by_one_job(spark: SparkSession, monkeypatch: pytes
         context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how Spark is told: no group
     assert found == interval_join(*frames, on="k", invalid="drop").count()
     assert (jobs == 1) == (small_rows > 100)
+
+
+@pytest.mark.parametrize("kind", ["cached", "files", "filtered", "union"])
+def test_rows_that_the_cache_or_footers_count_need_no_job(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, kind: str
+) -> None:
+    monkeypatch.setattr(choose, "SMALL_BYTES", 0)
+    rows = spark.range(0, 90, 1, 2).selectExpr("id as start", "id + id % 5 + 1 as end")
+    if kind == "cached":
+        rows = rows.cache()
+        rows.count()
+    else:
+        rows.write.parquet(str(tmp_path / "rows"))
+        rows = spark.read.parquet(str(tmp_path / "rows"))
+    rows = {"filtered": rows.where("start % 2 = 0"), "union": rows.union(rows)}.get(kind, rows)
+    context = spark.sparkContext
+    context.setJobGroup(f"told {kind}", "counting")
+    try:
+        found = interval_count(rows, rows)
+        jobs = len(context.statusTracker().getJobIdsForGroup(f"told {kind}"))
+    finally:
+        context.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # how Spark is told: no group
+        rows.unpersist()
+    assert found == interval_join(rows, rows).count()
+    assert (jobs == 1) == (kind != "union")
 
 
 def test_keep_for_right_rows_is_explained_as_asked(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:

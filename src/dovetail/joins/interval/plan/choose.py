@@ -35,7 +35,7 @@ from dovetail.joins.interval.plan.statistics import (
 from dovetail.joins.interval.relation import Relation, strategy
 from dovetail.joins.interval.request import OPERATORS, Request
 from dovetail.spark.frames import parallelism
-from dovetail.spark.inputs import known_bytes, spark_only
+from dovetail.spark.inputs import known_bytes, rows_at_most, spark_only
 
 if TYPE_CHECKING:
     from dovetail.joins.interval.cost import Choice, IntervalStatistics
@@ -145,8 +145,15 @@ def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | Non
         return None
     if sum(known_bytes(bounds_only(side)) for side in (left, right)) <= SMALL_BYTES:
         return DriverIndex(request, left, right, SMALL_ROWS)
-    fits = _driver_fits(sum(kept_row_counts((left, right))), request)
-    return DriverIndex(request, left, right) if fits else None
+    return DriverIndex(request, left, right) if _bounds_fit((left, right), request) else None
+
+
+def _bounds_fit(sides: tuple[Side, Side], request: Request) -> bool:
+    """Whether bounds fit the driver; a job counts rows only if neither Spark's cache nor footers say that they do."""
+    told = [rows for side in sides if (rows := rows_at_most(side.source)) is not None]
+    if len(told) == len(sides) and _driver_fits(sum(told), request):
+        return True
+    return _driver_fits(sum(kept_row_counts(sides)), request)
 
 
 def choose_top(inputs: Inputs) -> DriverIndex | None:

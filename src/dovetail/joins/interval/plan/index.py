@@ -262,10 +262,9 @@ class DriverIndex:
     def _read_bounds(self) -> tuple[pa.Table, pa.Table]:
         """Bounds and keys of both sides on the driver, from one job: their types are the same."""
         sides = [(side, [side.start, side.end, *side.keys]) for side in (self.left, self.right)]
+        place = [] if self.most_each is None else [f"{ROW_IN_PARTITION} as row"]
         frames = [
-            side.frame.selectExpr(
-                f"{number} as side", f"{ROW_IN_PARTITION} as row", *(f"{name} as c{n}" for n, name in enumerate(names))
-            )
+            side.frame.selectExpr(f"{number}Y as side", *place, *(f"{name} as c{n}" for n, name in enumerate(names)))
             for number, (side, names) in enumerate(sides)
         ]
         rows = frames[0].union(frames[1])

@@ -31,6 +31,7 @@ from dovetail.spark.task import MetricsSink
 
 MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
 ROW_GROUP, GROUP_BYTES = 1 << 17, 8 << 20  # a row group is complete with so many rows or bytes
+ENCODED_ROWS = 1 << 14  # rows of a column that are encoded at once; Arrow's 1,024 take a twentieth longer
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +119,12 @@ def _write(target: Target, group_bytes: int, batches: Iterator[pa.RecordBatch]) 
             if writer is None:
                 path = f"{target.hidden()}/{name}"
                 writer = pq.ParquetWriter(
-                    path, target.schema, filesystem=system, compression=target.compression, use_dictionary=False
+                    path,
+                    target.schema,
+                    filesystem=system,
+                    compression=target.compression,
+                    use_dictionary=False,
+                    write_batch_size=ENCODED_ROWS,
                 )
             writer.write_table(group, row_group_size=ROW_GROUP)
             rows += group.num_rows
