@@ -11,7 +11,7 @@ ends all processes of all hosts and removes their networks and directories; noth
 The installed environment is the file system of this machine, read-only, as a container image would be. Everything that
 can be written is a host's own: /tmp, /var/tmp, /dev/shm, and below /home its home and its data. Hosts share the network
 and the object store. `MOUNTED` is one directory on all of them, as a network file system would be: only the checks of
-what such a directory is good for use it (test_places.py).
+what such a directory is good for (test_places.py), and those over Spark Connect, use it.
 """
 
 from __future__ import annotations

@@ -8,12 +8,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.cluster.conftest import APPLICATION
 from tests.cluster.hosts import DATA, ROOT
 
-from dovetail.engine.remote import Remote
 from dovetail.spark.settings import SETTINGS
 
 PORT = 15002
@@ -45,7 +45,7 @@ def _answers() -> bool:
         return probe.connect_ex(("localhost", PORT)) == 0
 
 
-def test_every_family_that_works_over_spark_connect(server: str, shared: Remote) -> None:
-    job = [sys.executable, ROOT / "tests" / "spark" / "connect_job.py", str(shared), "", server]
+def test_every_family_that_works_over_spark_connect(server: str, mounted: Path) -> None:
+    job = [sys.executable, ROOT / "tests" / "spark" / "connect_job.py", mounted, "", server]
     done = subprocess.run(job, capture_output=True, text=True, check=False)
     assert done.stdout.splitlines()[-1:] == ["all is well"], done.stdout + done.stderr

@@ -17,6 +17,7 @@ from tests.cluster.faults import (
     SEED,
     Failing,
     Fault,
+    by_hand,
     executor,
     host_cut_off,
     python_worker,
@@ -108,7 +109,10 @@ FAULTS: dict[Fault, tuple[Run, ...]] = {
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", range(MOMENTS))
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(fault, marks=by_hand if fault is store_refuses else (), id=fault.__name__) for fault in FAULTS],
+)
 def test_the_answer_is_the_same(
     spark: SparkSession, shared: Remote, capsys: pytest.CaptureFixture[str], fault: Fault, moment: int
 ) -> None:
@@ -148,6 +152,7 @@ def speculation(spark: SparkSession) -> Iterator[Callable[[], int]]:
 MIN_RUNTIME = "spark.speculation.minTaskRuntime"
 
 
+@by_hand
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", range(MOMENTS))
 def test_both_attempts_of_a_speculated_task_write(
