@@ -24,6 +24,7 @@ RANKS = {
     "errors": 0,
     "version": 0,
     "functions": 0,
+    "engine.processor": -1,
     "engine.cache": 0,
     "engine.kernels": 1,
     "engine": 2,
