@@ -22,7 +22,8 @@ was not tested. One that does not hold has a cause:
 * **the source's claim**: our code counts what the source defines, and the claim does not follow from it;
 * **our code**: our operator or model differs from the source's where the claim depends on it;
 * **the scale here**: the effect needs more rows, cores or a slower disk than the figures were measured with;
-* **unexplained**: the cause is not known.
+* **unexplained**: the cause is not known, or was not told yet when the figures were kept: older ones join several
+  statements into one, with the verdict of each behind it.
 
 Counted figures (operations, alone or times a table of costs) are the same on every machine. Measured figures depend on
 it. "Before": the figures were measured before the last change of the code they depend on. `make bench` repeats all
