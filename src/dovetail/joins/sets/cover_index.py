@@ -1,7 +1,7 @@
 """Indexes right intervals for coverage: how many overlap each left one, and how much of it they cover together.
 
-An index is 32 bytes a row, of floats 48, and the distinct keys: it is built once and sent to tasks, or built in a task from the right
-rows of a range of time, to which the rows of both sides are cut.
+An index is 32 bytes a row, of floats 48, and the distinct keys: it is built once and sent to tasks, or built in a task
+from the right rows of a range of time, to which the rows of both sides are cut.
 Reference: docs/algorithms/sets.md, 4.
 """
 

@@ -1,4 +1,4 @@
-"""Prints the settings with which a server loads the rule, which is compiled if necessary; `ship` puts it in the wheel."""
+"""Prints the settings with which a server loads the rule, compiled if necessary; `ship` puts it in the wheel."""
 
 import sys
 
