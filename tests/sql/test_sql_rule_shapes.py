@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,11 +16,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 OVER = "r.start < s.end and s.start < r.end"
-SETTINGS = {
-    "spark.sql.ansi.enabled": ("true", "false"),
-    "spark.sql.adaptive.enabled": ("true", "false"),
-    "spark.sql.autoBroadcastJoinThreshold": ("10MB", "-1"),
-}
+SETTINGS = ("spark.sql.ansi.enabled", "spark.sql.adaptive.enabled", "spark.sql.autoBroadcastJoinThreshold")
+VALUES = (("true", "true", "10MB"), ("false", "false", "-1"), ("true", "false", "10MB"))
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -129,7 +125,7 @@ LEFT_TO_SPARK = {
 @pytest.mark.usefixtures("settings")
 def test_rows_and_errors_are_those_of_spark(spark: SparkSession, name: str) -> None:
     planned = []
-    for values in product(*SETTINGS.values()):
+    for values in VALUES:
         for key, value in zip(SETTINGS, values, strict=True):
             spark.conf.set(key, value)
         without, found, said = both(spark, query(spark, SHAPES[name]))
