@@ -109,12 +109,9 @@ SHAPES = {
 }  # fmt: skip
 LEFT_TO_SPARK = {
     "exists or",
-    "scalar subquery",
     "scalar of a maximum",
-    "subquery in the condition",
     "full",
     "random in the condition",
-    "random input",
     "ids of rows",
     "int with text",
 }
