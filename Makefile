@@ -13,7 +13,7 @@ CHECK_PYTHON = $(PYTHON) -c 'import sys; sys.exit(0 if (3, 11) <= sys.version_in
 # What was imported once stays compiled, even if the shell says otherwise: it saves every process some seconds.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test checks lint style types unit soak cluster bench paper clean
+.PHONY: demo test checks lint style types unit soak cluster bench paper wheel clean
 
 # uv installs in half the time of pip; where it cannot (an index or certificate that only pip knows), pip does.
 ADD = index=$${PIP_INDEX_URL:-$$($(BIN)/python -m pip config get global.index-url 2>/dev/null)}; \
@@ -40,6 +40,10 @@ $(STAMP): pyproject.toml
 $(KERNELS): $(USED) $(wildcard src/dovetail/*/kernels/*.py src/dovetail/joins/*/kernels/*.py)
 	$(BIN)/python -m dovetail.spark.warm
 	touch $@
+
+wheel: $(USED)  ## the package in dist/, with the rule for Spark's optimizer compiled
+	$(BIN)/python -m dovetail.spark.catalyst ship
+	$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
 
 demo: $(USED)  ## run the main job on generated data
 	$(BIN)/dovetail demo

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from itertools import product
 from pathlib import Path
@@ -286,5 +287,21 @@ def test_where_the_rule_cannot_be_used_a_warning_says_why(spark: SparkSession, m
     monkeypatch.undo()
     monkeypatch.setenv("DOVETAIL_CACHE_READONLY", "1")
     monkeypatch.setenv("DOVETAIL_CACHE", "/nowhere")
+    with pytest.raises(ConfigError, match="cannot be compiled into the cache"):
+        catalyst.compiled()
+
+
+def test_a_compiled_rule_in_the_package_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    jar, home = catalyst.compiled(), tmp_path / "catalyst"
+    shutil.copytree(Path(catalyst.__file__).parent, home, ignore=shutil.ignore_patterns("*.jar"))
+    monkeypatch.setattr(catalyst, "files", lambda package: home)
+    monkeypatch.setattr(catalyst, "__file__", str(home / "__init__.py"))
+    (home / "range-join-old.jar").touch()
+    assert catalyst.ship() == home / jar.name
+    assert [file.name for file in home.glob("*.jar")] == [jar.name]
+    monkeypatch.setenv("DOVETAIL_CACHE_READONLY", "1")
+    monkeypatch.setenv("DOVETAIL_CACHE", "/nowhere")
+    assert catalyst.compiled() == catalyst.ship() == home / jar.name
+    (home / "RangeJoin.scala").write_text("changed")
     with pytest.raises(ConfigError, match="cannot be compiled into the cache"):
         catalyst.compiled()

@@ -322,7 +322,8 @@ def hot_as_text(hot: Sequence[Any] | None, on: Sequence[Key], left: pa.Schema, n
     except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
         raise PlanError(f"hot={hot!r} are no values of {schema.names}: {error}.", argument="hot") from error
     for at, field in enumerate(schema):
-        if pa.types.is_integer(field.type) and any(line[at] is not None and line[at] % 1 != 0 for line in lines):  # Arrow cuts 1.5 to 1
+        given = [line[at] for line in lines if line[at] is not None]
+        if pa.types.is_integer(field.type) and any(value % 1 != 0 for value in given):  # Arrow cuts 1.5 to 1
             raise PlanError(f"hot={hot!r} are no values of {schema.names}: whole numbers are needed.", argument="hot")
     return base64.b64encode(pa.RecordBatch.from_arrays(columns, schema=schema).serialize()).decode()
 

@@ -90,8 +90,9 @@ class Header:
     whenever the state is stored; if it is empty, the next micro-batch rebuilds the join. `tail` are the bytes of pieces
     from `base` on, `last` those of the last piece. `settled` says that nothing is owed. `pauses` counts the pauses
     since the last rows, `rows` all rows so far, `newest` has event times by side, `watermark` is the latest one that
-    was applied, and `timed` are the columns of the last run that had watermarks. Of joins that preserve rows, `numbered` counts these, and unmatched ones have come out of the pieces
-    before `answered`, which are those of numbers below `answered_rows`.
+    was applied, and `timed` are the columns of the last run that had watermarks. Of joins that preserve rows,
+    `numbered` counts these, and unmatched ones have come out of the pieces before `answered`, which are those of
+    numbers below `answered_rows`.
     """
 
     meaning: dict[str, Any]

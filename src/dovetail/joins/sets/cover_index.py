@@ -1,13 +1,13 @@
 """Indexes right intervals for coverage: how many overlap each left one, and how much of it they cover together.
 
-An index is 32 bytes a row, of floats 48, and the distinct keys: it is built once and sent to tasks, or built in a task from the right
-rows of a range of time, to which the rows of both sides are cut.
+An index is 32 bytes a row, of floats 48, and the distinct keys: it is built once and sent to tasks, or built in a task
+from the right rows of a range of time, to which the rows of both sides are cut.
 Reference: docs/algorithms/sets.md, 4.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -64,15 +64,19 @@ class Arrays(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Bytes of the arrays."""
-        return sum(array.nbytes for array in (*self.union, *(a for a in self if not isinstance(a, tuple))))
+        return sum(array.nbytes for array in (self.starts, self.ends, *self.union, *self.of_segments))
+
+    @property
+    def of_segments(self) -> tuple[I64, I64, AnyArray]:
+        """Offsets, the numbers of rows that began earlier, and what is covered already, by segment."""
+        return self.offsets, self.earlier, self.base
 
     def received(self) -> Arrays:
         """The arrays as input of kernels, in a task to which they were sent."""
-        return Arrays(*(tuple(map(_readonly, a)) if isinstance(a, tuple) else _readonly(a) for a in self))
-
-
-def _readonly(array: AnyArray) -> AnyArray:
-    return readonly(array, array.dtype)
+        union = tuple(readonly(array, array.dtype) for array in self.union)
+        base = readonly(self.base, self.base.dtype)
+        starts, ends, offsets, earlier = map(int64s, (self.starts, self.ends, self.offsets, self.earlier))
+        return Arrays(starts, ends, union, offsets, earlier, base)
 
 
 class CoverIndex:
@@ -93,12 +97,13 @@ class CoverIndex:
         codes = encode_stream(rows[own.start], rows[own.end], own.closed, own.closed)
         low, high = _numbers(own, rows)
         began = np.ones(rows.num_rows, np.bool_) if self.asked.began is None else flags_of(rows[self.asked.began[0]])
-        starts, ends, union, *rest = self.arrays
-        counts, covered = (coverage_of if low.dtype == np.int64 else float_coverage_of)(
-            starts,
-            ends,
-            *union,
-            *rest,
+        arrays = self.arrays
+        measure: Callable[..., tuple[I64, AnyArray]] = coverage_of if low.dtype == np.int64 else float_coverage_of
+        counts, covered = measure(
+            arrays.starts,
+            arrays.ends,
+            *arrays.union,
+            *arrays.of_segments,
             int64s(np.where(usable, segments, -1)),
             (codes.start, codes.end),
             (low, high),
@@ -155,23 +160,29 @@ def build_index(
     base = reached.of(codes_of)
     last = base.copy()
     start, end = (readonly(bound[order], kind) for bound in numbers)
-    union = (union_totals if kind is np.int64 else union_stretches)(start, end, int64s(offsets), last)
+    unite: Callable[..., tuple[AnyArray, ...]] = union_totals if kind is np.int64 else union_stretches
+    union = unite(start, end, int64s(offsets), last)
     reached.update(codes_of, last)
-    earlier = np.zeros(segments.count, np.int64)
-    if asked.began is not None:
-        late = ~flags_of(rows[asked.began[1]])
-        earlier = np.bincount(np.zeros(rows.num_rows, np.int64) if number is None else number, late, segments.count)
     arrays = Arrays(
         int64s(codes.start[order]),
         int64s(codes.end[by_end]),
         tuple(readonly(array, kind) for array in union),
         int64s(offsets),
-        int64s(earlier.astype(np.int64)),
+        _earlier(asked, rows, number, segments.count),
         readonly(base, kind),
     )
     keyed = rows.select(list(own.keys))
     distinct = keyed.take(pa.array(order[offsets[:-1]])) if own.keys and rows.num_rows else keyed.slice(0, 0)
     return CoverIndex(asked, arrays, segments, encoder, distinct)
+
+
+def _earlier(asked: Coverage, rows: pa.RecordBatch, number: I64 | None, segments: int) -> I64:
+    """The number of rows of each segment that began before the range to which they are cut."""
+    if asked.began is None:
+        return int64s(np.zeros(segments, np.int64))
+    late = ~flags_of(rows[asked.began[1]])
+    found = np.bincount(np.zeros(rows.num_rows, np.int64) if number is None else number, late, segments)
+    return int64s(found.astype(np.int64))
 
 
 def _order(codes: I64, number: I64 | None) -> I64:

@@ -78,7 +78,7 @@ object RangeJoin extends PredicateHelper {
         case error: SparkException if error.getCondition == "SPARK_JOB_CANCELLED" => throw error
         case NonFatal(error) => Left(s"statistics failed: ${error.toString.linesIterator.nextOption().getOrElse("")}")
       }
-    val shown = s"${join.joinType.sql} join on ${join.condition.map(_.sql).getOrElse("nothing")}"
+    val shown = s"${named(join.joinType)} join on ${join.condition.map(_.sql).getOrElse("nothing")}"
     outcome match {
       case Right((plan, how)) => note(s"by bins: $shown: $how"); plan
       case Left(why) => note(s"left to Spark: $shown: $why"); join
@@ -111,7 +111,13 @@ object RangeJoin extends PredicateHelper {
         case _ if join.hint != JoinHint.NONE => Some("a hint says how Spark joins it")
         case _ => None
       }
-    case other => Some(s"a ${other.sql} join")
+    case other => Some(s"a ${named(other)} join")
+  }
+
+  /** The name of a kind of join; that of EXISTS beside OR has no SQL. */
+  private def named(kind: JoinType): String = kind match {
+    case _: ExistenceJoin => "EXISTENCE"
+    case other => other.sql
   }
 
   private def isForeign(expression: Expression): Boolean = expression match {

@@ -1,7 +1,8 @@
 """A rule for Spark's optimizer, in Scala, that plans range joins of every client of a session; and how it is loaded.
 
-PySpark ships the compiler: the rule is compiled for the Spark of this machine, once, into the cache directory. The rule
-runs on the driver only, and plans Spark's own operators.
+PySpark ships the compiler. The wheel has the rule compiled for one version of Spark (`ship`); for another one it is
+compiled on this machine, once, into the cache directory. The rule runs on the driver only, and plans Spark's own
+operators.
 
 * `RangeJoin.scala`: the rule: which joins it takes over, and why it leaves others.
 * `Positions.scala`: bounds as numbers. `Layout.scala`: statistics of the inputs, and widths of bins by price.
@@ -15,6 +16,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import shutil
 import subprocess
 import tempfile
 from importlib.resources import files
@@ -92,15 +94,19 @@ def _loaded(gateway: Any) -> Any:
 
 
 def compiled() -> Path:
-    """The jar of the rule for the Spark of this machine; compiled if it is not in the cache.
+    """The jar of the rule for the Spark of this machine, which the wheel has; else compiled, into the cache.
 
     A `ConfigError` if it cannot be compiled.
     """
-    sources = {each.name: each.read_text() for each in files(__package__).iterdir() if each.name.endswith(".scala")}
+    home = files(__package__)
+    sources = {each.name: each.read_text() for each in home.iterdir() if each.name.endswith(".scala")}
     jars = spark_home() / "jars"
     spark = sorted((file.name, file.stat().st_size) for file in jars.glob("spark-*.jar"))
     name = hashlib.sha256(repr((sorted(sources.items()), spark)).encode()).hexdigest()[:16]
     jar = cache_root(os.environ) / "rule" / f"range-join-{name}.jar"
+    shipped = home / jar.name
+    if isinstance(shipped, Path) and shipped.is_file():
+        return shipped
     if jar.is_file():
         return jar
     if read_only():
@@ -113,6 +119,15 @@ def compiled() -> Path:
         if not jar.is_file():
             _compile(sources, jars, jar)
     return jar
+
+
+def ship() -> Path:
+    """Put the jar beside its sources, where the wheel takes it from; jars of other sources or versions are removed."""
+    jar, home = compiled(), Path(__file__).parent
+    for other in home.glob("range-join-*.jar"):
+        if other != jar:
+            other.unlink()
+    return jar if jar.parent == home else Path(shutil.copy(jar, home))
 
 
 def _compile(sources: dict[str, str], jars: Path, jar: Path) -> None:

@@ -1,5 +1,8 @@
-"""Prints the settings with which a server loads the rule, which is compiled if necessary."""
+"""Prints the settings with which a server loads the rule, compiled if necessary; `ship` puts it in the wheel."""
 
-from dovetail.spark.catalyst import EXTENSIONS, compiled
+import sys
 
-print(f"--jars {compiled()} --conf spark.sql.extensions={EXTENSIONS}")
+from dovetail.spark.catalyst import EXTENSIONS, compiled, ship
+
+jar = ship() if sys.argv[1:] == ["ship"] else compiled()
+print(f"--jars {jar} --conf spark.sql.extensions={EXTENSIONS}")
