@@ -260,7 +260,7 @@ def _rows_in_footers(leaf: Any) -> int | None:
     if any(place.getScheme() != "file" for place in places):
         return None
     try:
-        return sum(pq.read_metadata(str(place.getPath())).num_rows for place in places)
+        return int(sum(pq.read_metadata(str(place.getPath())).num_rows for place in places))
     except (OSError, pa.ArrowException):  # gone, encrypted or damaged: Spark says so when it reads them
         return None
 
