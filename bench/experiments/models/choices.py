@@ -24,6 +24,7 @@ from dovetail.joins.interval.cost import Choice, Price
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.plan.choose import price_operators
 from dovetail.joins.interval.plan.statistics import SAMPLE_ROWS, Sample, SideStatistics
+from dovetail.joins.interval.relation import RelationName
 from dovetail.joins.interval.request import JoinOptions, Request
 
 NEAR: Final = 1.10
@@ -131,7 +132,7 @@ class ChoiceSetting:
     pair: Pair
     payload: int
     memory: str
-    relation: str = "overlapping"
+    relation: RelationName = "overlapping"
 
     def __str__(self) -> str:
         asked = "" if self.relation == "overlapping" else f"{self.relation}: "

@@ -10,6 +10,7 @@ import numpy as np
 
 from bench.experiments.models.choices import ChoiceSetting
 from bench.experiments.models.interval import Mix, Pair
+from dovetail.joins.interval.relation import RelationName
 
 _SHORT: Final = 5
 
@@ -36,7 +37,8 @@ def _in_memory() -> Iterator[ChoiceSetting]:
     mixes = (Mix.even(1.0, 1), Mix.even(1.0, 12), Mix(0.5, ((0.5, 4), (0.3, 40), (0.2, 100))))
     for left, right in product(mixes, mixes):
         yield ChoiceSetting(Pair(left, right, 8_000), 0, "64MB")
-    for relation, mix in product(("covers", "covered_by", "overlaps"), mixes[1:]):
+    relations: tuple[RelationName, ...] = ("covers", "covered_by", "overlaps")
+    for relation, mix in product(relations, mixes[1:]):
         yield ChoiceSetting(Pair(mix, Mix.even(0.5, 10), 15_000), 0, "16MB", relation)
     for rate, length in product((0.01, 0.02), (50, 300)):
         yield ChoiceSetting(Pair(Mix.even(rate, length), Mix.even(2.0, 2), 15_000), 4, "8MB")
@@ -61,16 +63,17 @@ def exam_grid() -> Iterator[ChoiceSetting]:
 
 _MOST_PAIRS: Final = 60_000
 _RANDOM: Final = 48
+_RELATIONS: Final[tuple[RelationName, ...]] = ("overlapping", "overlapping", "overlapping", "covers", "overlaps")
 
 
 def drawn() -> Iterator[ChoiceSetting]:
     """Settings drawn at random, on which nothing was fitted."""
-    rng, given = np.random.default_rng(24), 0
+    rng, given = np.random.default_rng(4_711), 0
     while given < _RANDOM:
         span = int(rng.integers(5_000, 25_000))
         pair = Pair(_drawn_mix(rng, span), _drawn_mix(rng, span), span)
         memory, payload = rng.choice(["1MB", "1MB", "2MB", "4MB", "32MB"]), int(rng.choice([0, 4, 12]))
-        relation = str(rng.choice(["overlapping", "overlapping", "overlapping", "covers", "overlaps"]))
+        relation = _RELATIONS[int(rng.integers(len(_RELATIONS)))]
         if 100 < pair.pairs() < _MOST_PAIRS:
             given += 1
             yield ChoiceSetting(pair, payload, str(memory), relation)

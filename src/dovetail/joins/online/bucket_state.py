@@ -335,8 +335,8 @@ class Header:
 
     def check_watermarks(self, wanted: Lateness | None) -> None:
         """`ConfigError` for watermarks on other columns than those of the last run that had any: rows left by them."""
-        late = self.bounds and self.bounds.lateness
-        was = self.timed or (late and late.timed)
+        late = self.bounds.lateness if self.bounds else None
+        was = self.timed or (late.timed if late else None)
         if was and wanted and was != wanted.timed:
             raise ConfigError(
                 f"the checkpoint has watermarks on {was[0]} of its inputs, and this query on "

@@ -189,5 +189,5 @@ def _warm() -> None:
     reach, total = map(int64s, union_totals(*codes, first, np.zeros(1, np.int64)))
     coverage_of(*codes, reach, total, first, int64s([0]), int64s([0]), int64s([0]), codes, codes, began)
     bounds = readonly([0.0], np.float64), readonly([1.0], np.float64)
-    found = (readonly(array, np.float64) for array in union_stretches(*bounds, first, np.zeros(1)))
-    float_coverage_of(*codes, *found, first, int64s([0]), bounds[0], int64s([0]), codes, bounds, began)
+    reaches, opened, tree = (readonly(array, np.float64) for array in union_stretches(*bounds, first, np.zeros(1)))
+    float_coverage_of(*codes, reaches, opened, tree, first, int64s([0]), bounds[0], int64s([0]), codes, bounds, began)
