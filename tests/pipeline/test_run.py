@@ -59,6 +59,7 @@ stream = "orders"
 master = "catalogue"
 on = "product_id"
 memory = "2MB"
+algorithm = "cachejoin"
 
 [join.cheap]
 type = "sql"

@@ -39,3 +39,25 @@ def test_a_named_hash_join_that_does_not_fit_is_refused(spark: SparkSession, sto
     stream = spark.range(10).selectExpr("id as k")
     with pytest.raises(PlanError, match="cannot hold all 5,000 master rows"):
         enrich(stream, store, on="k", algorithm="hash_join", memory="256KB")
+
+
+def test_a_stream_goes_on_where_the_master_data_outgrows_memory(spark: SparkSession, tmp_path: Path) -> None:
+    master = spark.range(2_000).selectExpr("id as k", "concat('row ', id) as text")
+    store = MasterStore.build(master, tmp_path / "m.pages", key="k")
+    spark.range(300).selectExpr("id", "id * 5 as k").write.parquet(f"{tmp_path}/in")
+    stream = spark.readStream.schema("id long, k long").parquet(f"{tmp_path}/in")
+    plan = plan_enrich(stream, store, on="k", how="left", memory="2MB")
+    assert "HashJoin" in plan.explain()
+
+    def run() -> None:
+        writer = plan.frame().writeStream.format("parquet").option("checkpointLocation", f"{tmp_path}/checkpoint")
+        writer.trigger(availableNow=True).start(f"{tmp_path}/out").awaitTermination()
+
+    run()
+    larger = spark.range(60_000).selectExpr("id as k", "concat('new ', id) as text")
+    MasterStore.build(larger, tmp_path / "m.pages", key="k")
+    spark.range(300, 600).selectExpr("id", "id * 5 as k").write.mode("append").parquet(f"{tmp_path}/in")
+    run()
+    expected = [(n, n * 5, ("row" if n < 300 else "new") + f" {n * 5}") for n in range(600)]
+    got = [tuple(row) for row in spark.read.parquet(f"{tmp_path}/out").select("id", "k", "text").collect()]
+    assert plain_bag(got) == plain_bag(expected)

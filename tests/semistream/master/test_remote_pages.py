@@ -98,10 +98,10 @@ def test_near_pages_share_a_request_and_far_ones_are_asked_for_at_once(server: O
 
 
 def test_many_requests_are_under_way_and_large_files_are_read_by_several(server: ObjectStore) -> None:
-    server.objects["large"] = (bytes(range(256)) * (5 << 12), time.time())
+    server.put("large", bytes(range(256)) * (5 << 12))
     server.latency_s = 0.2
-    assert files.read(place_in(server, "large")) == server.objects["large"][0]
-    assert files.mapped(place_in(server, "large")).to_pybytes() == server.objects["large"][0]
+    assert files.read(place_in(server, "large")) == server.objects["large"].data
+    assert files.mapped(place_in(server, "large")).to_pybytes() == server.objects["large"].data
     assert server.requests == {"HEAD": 2, "GET": 10}
     assert 2 <= server.most_at_once <= 5
     overlapped([partial(files.size, place_in(server, "large"))] * 3 * AT_ONCE)
@@ -112,7 +112,7 @@ def test_many_requests_are_under_way_and_large_files_are_read_by_several(server:
 
 
 def _put(server: ObjectStore, name: str, data: bytes) -> Remote:
-    server.objects[name] = (data, time.time())
+    server.put(name, data)
     return place_in(server, name)
 
 

@@ -82,7 +82,7 @@ def test_no_kernel_is_compiled_while_a_join_runs(store: Any) -> None:
     warm()
     before, pages = compiled_signatures(), source.at()
     for name in ALGORITHMS:
-        ran(ALGORITHMS[name](pages=pages, on=("k",), how="left_anti"), stream.slice(0, 300), "2MB", 100)
+        ran(ALGORITHMS[name](pages=pages, on=("k",), how="left_anti"), stream.slice(0, 300), "4MB", 100)
     assert {k: n for k, n in compiled_signatures().items() if n != before[k]} == {}
     pages.close()
 
