@@ -168,10 +168,10 @@ def test_the_example_killed_and_continued(
         broker.send("shipments", shipments[FIRST:], PARTITIONS["shipments"])
         command("run", file, "--once", "--page", file.parent / "page.html")
         repeated = compare(server, broker, file.parent, shop)
+        watch = Watch.load(file.parent / "work" / "checkpoint" / "watch.json")
         forget_commits(file.parent / "work" / "checkpoint")
         command("run", file, "--once")
         assert compare(server, broker, file.parent, shop) > repeated, "the topic takes what is sent again"
-    watch = Watch.load(file.parent / "work" / "checkpoint" / "watch.json")
     assert [(lag.topic, lag.partition, lag.read, lag.behind) for lag in watch.lags("orders")] == [
         ("orders", at, 200, 0) for at in range(3)
     ]
