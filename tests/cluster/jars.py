@@ -6,10 +6,10 @@ connectors for Kafka and Avro are those that the example names, so that its line
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import tempfile
 import tomllib
-import urllib.request
 import zlib
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from dovetail.engine.cache import cache_root
 EXAMPLE = ROOT / "examples" / "pipelines" / "kafka_to_postgres.toml"
 _JARS = cache_root() / "jars" / f"spark-{pyspark.__version__}"
 _NAMED: dict[str, str] = tomllib.loads(EXAMPLE.read_text())["pipeline"]["spark"]
+_PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1"
 _BROKER = "org.apache.kafka:kafka_2.13:4.1.1"
 _HADOOP = "org.apache.hadoop:hadoop-aws:{}"
 _SDK = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
@@ -37,10 +38,9 @@ def fetch(env: dict[str, str]) -> None:
     store = [_HADOOP.format(_hadoop_version(env)), *(f"software.amazon.awssdk:{part}:{_SDK_VERSION}" for part in _SDK)]
     _fetch("s3", store, _NOT_FOR_S3, env)
     _fetch(_KAFKA, _NAMED["spark.jars.packages"].split(","), _NAMED.get("spark.jars.excludes", ""), env)
-    for address in filter(None, _NAMED.get("spark.jars", "").split(",")):
-        file = _JARS / _KAFKA / "jars" / address.rpartition("/")[2]
-        if not file.exists():
-            urllib.request.urlretrieve(address, file)
+    _fetch("token", [_PROVIDER], "", env)
+    (token,) = (jar for jar in jars("token") if _NAMED["spark.jars"].rpartition("/")[2] in jar.name)
+    shutil.copy(token, _JARS / _KAFKA / "jars")
 
 
 _KAFKA = f"kafka-{zlib.crc32(repr(_NAMED).encode()):08x}"

@@ -111,7 +111,7 @@ FAULTS: dict[Fault, tuple[Run, ...]] = {
 @pytest.mark.parametrize("moment", range(MOMENTS))
 @pytest.mark.parametrize(
     "fault",
-    [pytest.param(fault, marks=by_hand if fault is store_refuses else (), id=fault.__name__) for fault in FAULTS],
+    [pytest.param(fault, id=fault.__name__) for fault in FAULTS],
 )
 def test_the_answer_is_the_same(
     spark: SparkSession, shared: Remote, capsys: pytest.CaptureFixture[str], fault: Fault, moment: int
@@ -138,11 +138,11 @@ def speculation(spark: SparkSession) -> Iterator[Callable[[], int]]:
     """Second attempts of tasks that run for a second; gives the number of those that there were."""
     context: Any = spark.sparkContext._jsc
     conf, scheduler, stages = context.sc().conf(), context.sc().dagScheduler(), context.sc().statusStore()
-    first, usual = scheduler.nextStageId().get(), conf.get(MIN_RUNTIME)
+    first, usual = int(scheduler.nextStageId()), conf.get(MIN_RUNTIME)
     conf.set(MIN_RUNTIME, "1s")
 
     def seen() -> int:
-        found = [stages.speculationSummary(at, 0) for at in range(first, scheduler.nextStageId().get())]
+        found = [stages.speculationSummary(at, 0) for at in range(first, int(scheduler.nextStageId()))]
         return sum(one.get().numTasks() for one in found if one.isDefined())
 
     yield seen

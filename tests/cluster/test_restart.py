@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 from tests import oracle
 from tests.cluster.conftest import APPLICATION
-from tests.cluster.faults import CHANCE, MOMENTS, SEED, by_hand
+from tests.cluster.faults import CHANCE, MOMENTS, SEED
 from tests.cluster.hosts import DATA, DRIVER, ROOT, WORKERS, Host, on
 from tests.cluster.store import read_tables
 from tests.cluster.test_families import ENRICHED, LEFT, MASTER, ONLINE, ORDERS, RIGHT, write_files
@@ -124,7 +124,6 @@ def commits(shared: Remote) -> int:
     return sum(max((1 + int(name) for name in names if name.isdigit()), default=0) for names in found)
 
 
-@by_hand
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("moments", range(0, MOMENTS, 2))
 def test_the_driver_is_killed_and_restarted_on_another_host(

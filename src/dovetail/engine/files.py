@@ -30,11 +30,15 @@ Place: TypeAlias = Path | Remote
 
 
 def system_at(path: str, access: S3Access | None) -> tuple[fs.FileSystem, str]:
-    """Arrow's file system of a path, and the path in it; at schemes of others as Arrow takes them."""
+    """Arrow's file system of a path, and the path in it; at schemes of others, or with options, as Arrow takes them."""
+    found: tuple[fs.FileSystem, str]
+    if path.startswith("s3://") and "?" in path:  # Arrow's own options: region, endpoint_override
+        found = fs.FileSystem.from_uri(path)
+        return found
     try:
         place = located(path, access)
     except PlanError:
-        found: tuple[fs.FileSystem, str] = fs.FileSystem.from_uri(path)
+        found = fs.FileSystem.from_uri(path)
         return found
     return (fs.LocalFileSystem(), str(place)) if isinstance(place, Path) else (place.system, place.path)
 
@@ -280,6 +284,6 @@ def mapped(place: Place) -> pa.Buffer:
         if not file.size:
             return pa.py_buffer(b"")
         copy.truncate(file.size)
-        with mmap.mmap(copy.fileno(), file.size) as target, memoryview(target) as view:
-            file.fill(view)
-        return pa.py_buffer(mmap.mmap(copy.fileno(), file.size, access=mmap.ACCESS_READ))
+        target = mmap.mmap(copy.fileno(), file.size)  # not closed here: threads may hold it a moment longer
+        file.fill(memoryview(target))
+        return pa.py_buffer(memoryview(target).toreadonly())

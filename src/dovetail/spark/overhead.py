@@ -6,6 +6,7 @@ of a stream's buckets stay in one process of each executor, so that their budget
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from functools import partial
@@ -14,12 +15,13 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from dovetail.engine.memory import format_bytes
+from dovetail.errors import ConfigError
 from dovetail.spark.frames import is_connect
 
 PYTHON_BYTES = 500 << 20
 """Python itself: interpreters of workers share what the daemon loaded; the resident process is one more."""
 _LIMITED = ("yarn", "k8s:")  # masters that end an executor whose processes hold too much
-_LEAST_OVERHEAD = 384 << 20
+_LEAST_OVERHEAD = "384m"
 _OVERHEAD = "spark.executor.memoryOverhead"
 
 
@@ -64,15 +66,21 @@ def overhead_bytes(get: Callable[..., Any]) -> int:
     given = get(_OVERHEAD, None)
     if given is not None:
         return _bytes(str(given))
-    factor = float(get("spark.executor.memoryOverheadFactor", "0.1"))
-    return max(_LEAST_OVERHEAD, int(factor * _bytes(str(get("spark.executor.memory", "1g")))))
+    factor = get("spark.executor.memoryOverheadFactor", None)
+    if factor is None and str(get("spark.master", "")).startswith("k8s:"):
+        factor = get("spark.kubernetes.memoryOverheadFactor", None)
+    least = _bytes(str(get("spark.executor.minMemoryOverhead", _LEAST_OVERHEAD)))
+    return max(least, int(float(factor or 0.1) * _bytes(str(get("spark.executor.memory", "1g")))))
 
 
 def _bytes(text: str) -> int:
-    """A size as Spark writes it: 512m, 2g, or a number of MiB."""
-    lowered = text.strip().lower().removesuffix("ib").removesuffix("b")
-    number, unit = lowered.rstrip("kmgt"), lowered.lstrip("0123456789.")
-    return int(float(number) * {"k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}.get(unit, 1 << 20))
+    """A size as Spark writes it: 512m, 2g, 1073741824b, or a number of MiB."""
+    found = re.fullmatch(r"([0-9.]+)\s*([kmgtp]?)(i?b)?", text.strip().lower())
+    if found is None:
+        raise ConfigError(f"{text!r} is no size as Spark writes one; give a number with k, m, g, t or p, such as 512m.")
+    number, prefix, bytes_ = found.groups()
+    unit = 1 if bytes_ and not prefix else 1 << 10 * (" kmgtp".index(prefix) if prefix else 2)
+    return int(float(number) * unit)
 
 
 def _registered(spark: SparkSession) -> int:

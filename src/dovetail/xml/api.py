@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
@@ -218,7 +219,7 @@ def _store_paths(spark: SparkSession, address: str) -> list[tuple[str, int]]:
         if found[0].type != fs.FileType.File:
             found = place.system.get_file_info(fs.FileSelector(place.path, allow_not_found=True, recursive=True))
             found = [one for one in found if one.type == fs.FileType.File and one.base_name.endswith(ENDINGS)]
-    except OSError as error:
+    except (OSError, pa.ArrowException) as error:
         raise PlanError(f"{address!r} cannot be listed: {error}", argument="collections") from error
     scheme = address.partition("://")[0]
     return sorted((f"{scheme}://{one.path}", one.size) for one in found)

@@ -313,3 +313,20 @@ def test_an_empty_table(tmp_path: Path) -> None:
     pages = MasterStore.delta(tmp_path / "t", "k").at()
     assert pages.starts.tolist() == [0]
     assert pages.home([pa.array([1])]).tolist() == [-1]
+
+
+def test_a_renamed_partition_column_keeps_its_values(tmp_path: Path) -> None:
+    place = tmp_path / "renamed"
+    fields = [("k", "long", mapped("col-1", 1)), ("p", "integer", mapped("col-3", 3))]
+    file = ("0.parquet", pa.table({"col-1": [1, 2]}), {"col-3": "7"}, None)
+    log(place, [file], fields, ["columnMapping"], ["p"], "name")
+    store = MasterStore.delta(place, "k")
+    before = rows_of(store)
+    lines = map(json.loads, (place / "_delta_log" / f"{0:020}.json").read_text().splitlines())
+    (line,) = (one for one in lines if "metaData" in one)
+    schema = json.loads(line["metaData"]["schemaString"])
+    schema["fields"][1]["name"] = "q"
+    line["metaData"] |= {"schemaString": json.dumps(schema), "partitionColumns": ["q"]}
+    (place / "_delta_log" / f"{1:020}.json").write_text(json.dumps(line))
+    assert rows_of(store) == before
+    assert {row["p"] for row in before} == {7}

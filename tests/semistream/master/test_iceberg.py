@@ -16,7 +16,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
-from pyiceberg.types import DoubleType, LongType
+from pyiceberg.types import DoubleType, LongType, StringType
 from tests.semistream.master.models import assert_is, assert_reads_many, keys_of, master
 
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
@@ -254,3 +254,18 @@ def test_failures_say_what_is_wrong_and_show_no_secret(catalog: Any, tmp_path: P
         MasterStore.iceberg(wrong, "db.t", "k")
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
+
+
+def test_a_dropped_column_is_told_though_schema_numbers_come_again(catalog: Any) -> None:
+    table = create(catalog, pa.table({"id": [1], "a": ["x"]}))
+    with table.update_schema() as update:
+        update.add_column("b", StringType())
+    table.append(pa.table({"id": [2], "a": ["y"], "b": ["B"]}))
+    store = MasterStore.iceberg(catalog, "db.t", key="id")
+    older = store.version()
+    with table.update_schema() as update:
+        update.delete_column("b")
+    catalog.load_table("db.t").append(pa.table({"id": [3], "a": ["z"]}))
+    with pytest.raises(ConfigError, match=r"column .b. is string in this query, .* no such column"):
+        store.at()
+    assert [row["b"] for row in rows_of(store, older)] == [None, "B"]

@@ -162,8 +162,8 @@ class Header:
             )
 
     def as_json(self) -> dict[str, Any]:
-        """The header as it is stored."""
-        return asdict(self)
+        """The header as it is stored; without what earlier versions of this format do not have, if it is not used."""
+        return {name: value for name, value in asdict(self).items() if name != "timed" or value is not None}
 
     @staticmethod
     def new_nonce() -> str:

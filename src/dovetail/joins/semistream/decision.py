@@ -37,7 +37,9 @@ from dovetail.joins.semistream.cost.setting import (
 from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SEGMENT_BYTES
 from dovetail.joins.semistream.keys import KeyCodes
+from dovetail.joins.semistream.master.null_page import WithNulls
 from dovetail.joins.semistream.master.pages import Pages, probed, ranges_of, stream_key
+from dovetail.joins.semistream.master.ranges import RangePages
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.operators.waiting import FOREVER
@@ -278,8 +280,13 @@ def real_entries(cost: Footprint) -> EntryBytes:
 
 
 def _fits_whole(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schema) -> bool:
-    """Whether a hash join of the whole master data is planned: it takes at most half of memory, so that it may grow."""
+    """Whether a hash join of the whole master data is planned: it takes at most half of memory, so that it may grow.
+
+    Of a table of a database the rows were counted when the store was named; there may be many more by now.
+    """
     if request.algorithm != "auto" or request.sizes is not None or request.mode == "carry" or pages.device.simulated:
+        return False
+    if isinstance(pages, RangePages | WithNulls):
         return False
     try:
         specification(request, wiring, pages, "hash_join", FITTED).fit(request.join_memory // 2, stream)

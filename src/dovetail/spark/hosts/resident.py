@@ -126,8 +126,8 @@ class Pool(Generic[V]):
         with self._lock:
             self._used += nbytes
             gone = self._beyond(most)
-        _close_all(gone)
         try:
+            _close_all(gone)
             yield
         finally:
             with self._lock:

@@ -375,7 +375,7 @@ def price_operators(request: Request, stats: tuple[SideStatistics, SideStatistic
             left, right, held, relations=names, strict=request.relation.strict, unit_costs=load_profile(),
             samples=_samples_of_a_range(stats, ranges), partitioning=ordered,
         )  # fmt: skip
-    except (PlanError, UnsupportedError, OverflowError):
+    except (PlanError, UnsupportedError, ArithmeticError, ValueError):
         return None  # a price is advice: inputs beyond the models' assumptions are joined without one
 
 
@@ -410,7 +410,9 @@ def _samples_of_a_range(
     from dovetail.joins.interval.cost.sampled import SampledSide  # counts need no prices
 
     starts = np.sort(np.concatenate([s.sample.start for s in stats]))
-    cuts = np.quantile(starts, [ranges // 2 / ranges, (ranges // 2 + 1) / ranges]) if len(starts) else starts
+    if not len(starts):
+        return None
+    cuts = np.quantile(starts, [ranges // 2 / ranges, (ranges // 2 + 1) / ranges])
     found = []
     for s in stats:
         start, end = _with_longest(s)

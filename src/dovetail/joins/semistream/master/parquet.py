@@ -26,6 +26,7 @@ from dovetail.joins.semistream.master.row_groups import (
     RowGroup,
     RowGroupPages,
     by_file,
+    column_places,
     known_keyed,
     laid_out,
     statistics_range,
@@ -83,7 +84,7 @@ def _check_columns(fragment: ds.ParquetFileFragment, schema: pa.Schema) -> None:
 def _groups(file: int, fragment: ds.ParquetFileFragment, schema: pa.Schema, form: KeyForm) -> list[RowGroup]:
     """The row groups of a file."""
     found, metadata = list[RowGroup](), fragment.metadata
-    places = {metadata.schema.column(at).path: at for at in range(metadata.num_columns)}
+    places = column_places(metadata)
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         statistics = [group.column(places[name]).statistics if name in places else None for name in form.names]

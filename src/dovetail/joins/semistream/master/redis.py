@@ -139,12 +139,16 @@ class RedisSource(NoHistory):
             parts.append(found)
         columns = list(zip(*parts, strict=True)) or [()] * len(kinds)
         try:
-            return tuple(
+            keys = tuple(
                 pa.array(values, pa.binary()).cast(pa.string()).cast(kind)
                 for values, kind in zip(columns, kinds, strict=True)
             )
         except pa.ArrowException as error:
             raise DataError(f"{error}; {self._other_form(b'')}") from error
+        for name, asked in zip(names, self._names(keys), strict=True):
+            if asked.encode() != name:  # 007 for 7: a look-up would not find it
+                raise self._other_form(name)
+        return keys
 
     def _other_form(self, name: bytes) -> DataError:
         form = self.separator.join(f"<{part} {self.schema.field(part).type}>" for part in self.key)

@@ -154,6 +154,12 @@ def _cut(groups: list[RowGroup], lows: Normal, highs: Normal) -> Paged | None:
     return tuple(tuple(groups[at] for at in page) for page in pages), Fences(starts, highest), "", True
 
 
+def column_places(footer: pq.FileMetaData) -> dict[str, int]:
+    """The number of each column by its path; without paths of several: a field of a struct may look like a column."""
+    paths = [footer.schema.column(at).path for at in range(footer.num_columns)]
+    return {path: at for at, path in enumerate(paths) if paths.count(path) == 1}
+
+
 def statistics_range(statistics: pq.Statistics | None) -> tuple[object, object]:
     """The lowest and the highest value of a row group; None where they are not known."""
     if statistics is None or not statistics.has_min_max:

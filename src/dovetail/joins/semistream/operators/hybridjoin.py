@@ -174,6 +174,7 @@ class PinnedPages(Kept):
         """Let rows wait, then answer those that wait for the pinned pages."""
         start = self.parts.admit(rows, start)
         if self._pinned is not None:
+            yield from self.parts.disk.make_room(len(self._pinned.codes))  # pages may hold more rows than was planned
             yield from self.parts.resolve(self.parts.disk.segments.aligned, self._pinned, "answered_by_cache")
         return start
 

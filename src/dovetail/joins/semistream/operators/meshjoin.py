@@ -240,12 +240,17 @@ class MeshCycle(SemiStreamOperator):
             yield from self._found(np.repeat(ring, sizes[which]), refs_of(self.disk.loaded.chunk, rows))
 
     def _part_rows(self) -> tuple[int, int]:
-        """The rows of the current logical part: whole pages, empty where the last segment is short."""
+        """The rows of the current logical part: whole pages, empty where the last segment is short.
+
+        Stores may know the sizes of pages by estimate only: the last part has all rows that are left.
+        """
         per = -(-self.disk.segments.per_segment // self._parts)
         first, last = int(self.disk.segments.first[self._position]), int(self.disk.segments.last[self._position])
         begin, end = min(first + self._part * per, last), min(first + (self._part + 1) * per, last)
         starts, base = self.disk.segments.starts, int(self.disk.segments.starts[first])
-        return int(starts[begin]) - base, int(starts[end]) - base
+        n = len(self.disk.loaded.codes)
+        is_last = self._part == self._parts - 1
+        return min(int(starts[begin]) - base, n), n if is_last else min(int(starts[end]) - base, n)
 
     def _found(self, ring: I64, rows: I64) -> Iterator[pa.RecordBatch]:
         answers = self.answers

@@ -24,6 +24,7 @@ from dovetail.joins.semistream.master.row_groups import (
     Layout,
     RowGroup,
     by_file,
+    column_places,
     known_keyed,
     laid_out,
     statistics_range,
@@ -250,7 +251,7 @@ def _storage(kind: pa.DataType) -> pa.DataType:
 def _groups(number: int, file: DataFile, schema: pa.Schema, key: tuple[str, ...], opener: Open) -> list[RowGroup]:
     """The row groups of a file that have rows."""
     footer, found = file.footer, list[RowGroup]()
-    places = {footer.schema.column(at).path: at for at in range(footer.num_columns)}
+    places = column_places(footer)
     for at in range(footer.num_row_groups):
         group = footer.row_group(at)
         kept = file.kept([at])

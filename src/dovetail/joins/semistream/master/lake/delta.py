@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -94,9 +94,11 @@ class DeltaSource(TableHistory):
         with reading.errors():
             system, base = system_at(self.path, self.access)
             opener = partial(_open, base, system, self.access)
-            match = partial(_matched, self._columns(table), table.metadata().configuration.get(f"{_MAPPING}mode"))
-            found = (f"{self.path} {table.metadata().id}", self.key, self.schema, name)
-            return name, opened(found, partial(listed_files, table), self.schema, self.key, match, opener)
+            columns = self._columns(table)
+            match = partial(_matched, columns, table.metadata().configuration.get(f"{_MAPPING}mode"))
+            named = {old.name: new.name for old, new in zip(columns, self.schema, strict=True) if old is not None}
+            found = (f"{self.path} {table.metadata().id}", self.key, self.schema, self.physical, name)
+            return name, opened(found, partial(listed_files, table, named), self.schema, self.key, match, opener)
 
     def _table(self, version: str | None) -> DeltaTable:
         table = load(self.path, self.access, None if version is None else _number(version), version)
@@ -234,8 +236,11 @@ def _matched(columns: Sequence[Field | None], mode: str | None, found: pa.Schema
     return [name(column) for column in columns]
 
 
-def listed_files(table: DeltaTable) -> list[Listed]:
-    """The files of a version, with their partition values and without the rows of deletion vectors."""
+def listed_files(table: DeltaTable, named: Mapping[str, str]) -> list[Listed]:
+    """The files of a version, with their partition values and without the rows of deletion vectors.
+
+    `named` has the store's name of each column of this version, which may have been renamed since.
+    """
     actions = pa.table(table.get_add_actions())
     partitions: list[dict[str, Any]] = [{}] * actions.num_rows
     if table.metadata().partition_columns:
@@ -245,7 +250,8 @@ def listed_files(table: DeltaTable) -> list[Listed]:
     for path, values in zip(actions.column("path").to_pylist(), partitions, strict=True):
         place = unquote(path)
         whole = urlsplit(place).path if "://" in place else f"{root}/{place}"
-        found.append(Listed(place, values, kept.pop(whole, None)))
+        constants = {named[name]: value for name, value in values.items() if name in named}
+        found.append(Listed(place, constants, kept.pop(whole, None)))
     if kept:
         raise ConfigError(
             f"Delta table {without_keys(table.table_uri)} has deletion vectors of files that version "
@@ -258,7 +264,14 @@ def _deletion_vectors(table: DeltaTable) -> dict[str, Bool]:
     """Which rows are kept, by file."""
     if "deletionVectors" not in (table.protocol().reader_features or ()):
         return {}
-    rows = pa.table(table.deletion_vectors())
+    try:
+        rows = pa.table(table.deletion_vectors())
+    except Exception as error:  # the package has several classes for files of the log that it cannot read
+        reason = without_keys(" ".join(str(error).split()))
+        raise ConfigError(
+            f"Delta table {without_keys(table.table_uri)}: deletion vectors of version {version_of(table)} cannot be "
+            f"read: {reason}; {_REMEDY}, or start the query from the current version."
+        ) from error
     kept = rows.column("selection_vector").combine_chunks()
     names = [unquote(urlsplit(name).path) for name in rows.column("filepath").to_pylist()]
     return {name: np.asarray(mask.values, np.bool_) for name, mask in zip(names, kept, strict=True)}

@@ -50,7 +50,7 @@ class IcebergSource(TableHistory):
 
     `catalog` is its name, and None for a table that is known by its directory or metadata file. `described` is the
     schema by which the store was named: columns are known by their ids, and one that an older snapshot does not have
-    is null there.
+    is null there. `named_at` is the moment of the newest snapshot then.
     """
 
     catalog: str | None
@@ -59,6 +59,7 @@ class IcebergSource(TableHistory):
     schema: pa.Schema
     described: str = field(repr=False)
     properties: Properties = field(default=(), repr=False)
+    named_at: tuple[int, int] = (0, 0)
 
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> IcebergSource:
         """The same table looked up by part of the key, with the index that statistics of it make."""
@@ -96,7 +97,7 @@ class IcebergSource(TableHistory):
             listed = partial(listed_files, table, snapshot, planned, str(self))
             match = partial(_matched, planned, table.name_mapping())
             opener = partial(_open, table)
-            found = (f"{table.metadata.table_uuid}", self.key, self.schema, name)
+            found = (f"{table.metadata.table_uuid}", self.key, self.schema, self.described, name)
             return name, opened(found, listed, self.schema, self.key, match, opener)
 
     def _snapshot(self, table: Table, version: str) -> Any:
@@ -116,7 +117,7 @@ class IcebergSource(TableHistory):
         known = {one.field_id: one for one in now.fields}
         types = dict(zip((one.field_id for one in now.fields), arrow_schema(now).types, strict=True))
         for column, one in zip(self.schema, planned.fields, strict=True):
-            missing = one.field_id not in known and now.schema_id >= planned.schema_id
+            missing = one.field_id not in known and (snapshot is None or _moment(snapshot) > self.named_at)
             if missing or (one.field_id in known and not fits(types[one.field_id], column.type)):
                 found = "no such column" if missing else str(types[one.field_id])
                 raise ConfigError(
@@ -135,7 +136,14 @@ def iceberg_source(
     found = load(name, properties, table)
     schema = arrow_schema(found.schema())
     names = key_form(schema, key).names
-    return IcebergSource(name, table, names, schema, found.schema().model_dump_json(), properties)
+    newest = found.current_snapshot()
+    named_at = (0, 0) if newest is None else _moment(newest)
+    return IcebergSource(name, table, names, schema, found.schema().model_dump_json(), properties, named_at)
+
+
+def _moment(snapshot: Any) -> tuple[int, int]:
+    """Snapshots in the order in which they were made; tables of format 1 do not number them."""
+    return snapshot.sequence_number or 0, snapshot.timestamp_ms
 
 
 def catalog_of(catalog: object) -> tuple[str | None, Properties]:
