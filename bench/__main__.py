@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from bench.catalogue import Entry
     from bench.harness import Report, Watch
 
+os.environ.setdefault("DOVETAIL_CALIBRATE", "off")  # nothing else runs while a benchmark does
 os.environ["PYTHONPATH"] = os.pathsep.join(  # Spark's workers, wherever they start, find what a benchmark sends them
     dict.fromkeys([str(Path(__file__).parents[1]), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))])
 )

@@ -9,6 +9,7 @@ starts clusters or takes large inputs: `pytest --slow` runs just these, `pytest 
 
 from __future__ import annotations
 
+import os
 import secrets
 import zlib
 from collections import Counter
@@ -21,6 +22,8 @@ from tests.quick_java import QUICK_JAVA
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+
+os.environ.setdefault("DOVETAIL_CALIBRATE", "off")  # plans of tests are those of typical figures
 
 _ON_SPARK, _OF_PARAMETERS, _OF_BENCH = 12, 12, 4  # a run of the whole suite takes one in n, where no mark gives n
 

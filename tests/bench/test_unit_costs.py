@@ -1,6 +1,7 @@
 """Calibration: every unit cost is measured, has a spread, and lands in the profile."""
 
 import os
+import statistics
 from dataclasses import fields
 from pathlib import Path
 
@@ -22,11 +23,6 @@ TINY = Effort(
     page_sizes=(4096, 65_536),
     page_reads=4,
 )
-
-
-@pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measure, "QUICK", TINY)
 
 
 def test_a_cost_is_the_median_between_quartiles() -> None:
@@ -82,11 +78,10 @@ def test_residency_follows_what_is_read(tmp_path: Path) -> None:
     os.close(handle)
 
 
-@pytest.mark.usefixtures("tiny")
 def test_a_calibration_measures_every_field(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_costs, "cache_can_be_dropped", lambda place: True)
     seen: list[str] = []
-    done = measure.calibrate(True, tmp_path, with_spark=False, watch=lambda name, number, total: seen.append(name))
+    done = measure.calibrate(TINY, tmp_path, with_spark=False, watch=lambda name, number, total: seen.append(name))
     profile = done.profile
     assert profile.measured
     assert profile.versions["numba"]
@@ -100,13 +95,14 @@ def test_a_calibration_measures_every_field(tmp_path: Path, monkeypatch: pytest.
     assert [page.nbytes for page in profile.page_read_random] == [4096, 65_536]
     assert len(seen) == 3 * len(TINY.page_sizes) + len(KERNEL_COSTS)
     assert len(done.notes) == 1
+    kernels = [getattr(profile, name).seconds / getattr(Profile(), name).seconds for name in KERNEL_COSTS]
+    assert profile.shuffle_row.seconds == pytest.approx(statistics.median(kernels) * Profile().shuffle_row.seconds)
 
 
-@pytest.mark.usefixtures("tiny")
 def test_reads_that_would_measure_the_cache_stay_typical(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(page_costs, "cache_can_be_dropped", lambda place: False)
-    monkeypatch.setattr(measure, "KERNEL_COSTS", {})
-    done = measure.calibrate(True, tmp_path, with_spark=False)
+    monkeypatch.setattr(measure, "KERNEL_COSTS", {"sort": KERNEL_COSTS["sort"]})
+    done = measure.calibrate(TINY, tmp_path, with_spark=False)
     assert done.profile.page_read_random == Profile().page_read_random
     assert done.profile.page_write != Profile().page_write
     assert "cannot be dropped from the page cache" in done.notes[0]

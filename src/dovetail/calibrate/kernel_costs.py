@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import log2
@@ -12,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dovetail.calibrate.unit_cost import Effort, repeated, timed
+from dovetail.calibrate.unit_cost import Effort, repeated, worked
 from dovetail.engine.columns import take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
@@ -34,7 +33,7 @@ def insert(effort: Effort) -> Cost:
 
     def once() -> float:
         table = HashMultimap()
-        return timed(lambda: table.insert(keys, rows)) / effort.rows
+        return worked(lambda: table.insert(keys, rows)) / effort.rows
 
     return repeated(once, effort.repeats)
 
@@ -43,7 +42,7 @@ def probe(effort: Effort) -> Cost:
     """One look-up in such a table with its matches; half of the keys are in the table."""
     table = _filled(effort.rows)
     asked = np.random.default_rng(1).integers(0, effort.rows, effort.rows)
-    return repeated(lambda: timed(lambda: table.probe(asked)) / effort.rows, effort.repeats)
+    return repeated(lambda: worked(lambda: table.probe(asked)) / effort.rows, effort.repeats)
 
 
 def evict(effort: Effort) -> Cost:
@@ -52,7 +51,7 @@ def evict(effort: Effort) -> Cost:
 
     def once() -> float:
         table = _filled(effort.rows)
-        return timed(lambda: table.delete_slots(order)) / effort.rows
+        return worked(lambda: table.delete_slots(order)) / effort.rows
 
     return repeated(once, effort.repeats)
 
@@ -61,7 +60,7 @@ def emit(effort: Effort) -> Cost:
     """One result row of eight columns, two of them text, gathered from rows in no order."""
     batch = wide_batch(effort.rows)
     order = np.random.default_rng(3).integers(0, effort.rows, effort.rows)
-    return repeated(lambda: timed(lambda: take_columns(batch, order)) / effort.rows, effort.repeats)
+    return repeated(lambda: worked(lambda: take_columns(batch, order)) / effort.rows, effort.repeats)
 
 
 def compare(effort: Effort) -> Cost:
@@ -69,14 +68,14 @@ def compare(effort: Effort) -> Cost:
     side = max(64, int(effort.rows**0.5) * 4)
     starts = np.sort(np.random.default_rng(4).integers(0, 100 * side, side))
     ends, found = starts + 150, np.empty(side * side, np.int64)
-    return repeated(lambda: timed(lambda: _overlapping(starts, ends, starts, ends, found)) / side**2, effort.repeats)
+    return repeated(lambda: worked(lambda: _overlapping(starts, ends, starts, ends, found)) / side**2, effort.repeats)
 
 
 def sort(effort: Effort) -> Cost:
     """One row and one level of an indirect sort: n rows cost n * log2(n) of them."""
     keys = np.random.default_rng(5).integers(0, 2**60, effort.rows)
     levels = effort.rows * log2(effort.rows)
-    return repeated(lambda: timed(lambda: np.argsort(keys, kind="stable")) / levels, effort.repeats)
+    return repeated(lambda: worked(lambda: np.argsort(keys, kind="stable")) / levels, effort.repeats)
 
 
 def segment_load(effort: Effort) -> Cost:
@@ -215,10 +214,5 @@ def _look_up_s(pages: PageFile, keys: I64) -> float:
 
 
 def _quickest(work: Callable[[], object]) -> float:
-    """Seconds of the fastest attempt; the others also waited for the processor."""
-    times = []
-    for _ in range(_ATTEMPTS):
-        start = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - start)
-    return min(times)
+    """Seconds of the fastest attempt; the others also found the processor's caches empty."""
+    return min(worked(work) for _ in range(_ATTEMPTS))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import statistics
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from dovetail.calibrate import page_costs
 from dovetail.calibrate.kernel_costs import KERNEL_COSTS, wide_batch
-from dovetail.calibrate.unit_cost import QUICK, THOROUGH, Effort, cpu_model, repeated, timed, versions
+from dovetail.calibrate.unit_cost import THOROUGH, Effort, cpu_model, repeated, timed, versions
 from dovetail.engine.profile import Cost, PageCost, Profile
 from dovetail.engine.spill import spill_directory
 from dovetail.spark.session import quiet_session
@@ -26,6 +27,7 @@ Watch = Callable[[str, int, int], None]
 """Called before each step with its name, its number and the number of steps."""
 
 PAGE_KINDS = ("page_read_random", "page_read_sequential", "page_write")
+SPARK_COSTS = ("python_to_jvm_row", "shuffle_row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,7 @@ class Calibration:
 
 
 def calibrate(
-    quick: bool = False,
+    effort: Effort = THOROUGH,
     directory: Path | None = None,
     with_spark: bool = True,
     watch: Watch | None = None,
@@ -47,7 +49,6 @@ def calibrate(
     Pages are measured in `directory`, by default where joins spill. Rows through Spark are measured in the session that
     runs, or in one that is started and stopped again. Costs that cannot be measured keep typical values, with a note.
     """
-    effort = QUICK if quick else THOROUGH
     place = directory or spill_directory()
     with contextlib.ExitStack() as stack:
         steps, notes = _page_steps(place, effort, stack)
@@ -55,8 +56,13 @@ def calibrate(
         if with_spark:
             steps += _spark_steps(effort, stack)
         else:
-            notes.append("Spark was left out: costs of a row to the JVM and through a shuffle are typical figures.")
+            notes.append(
+                "Spark was left out: costs of a row to the JVM and through a shuffle are typical figures, in proportion "
+                "to the measured speed of kernels."
+            )
         measured = dict(_measured(steps, watch))
+    if not with_spark:
+        measured |= _in_proportion(measured)
     packages = {name: number for name, number in versions().items() if number is not None}
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Calibration(Profile(**_fields(measured), measured_at=now, cpu=cpu_model(), versions=packages), tuple(notes))
@@ -98,6 +104,14 @@ def _spark_steps(effort: Effort, stack: contextlib.ExitStack) -> list[Step]:
         ("python_to_jvm_row", lambda: python_to_jvm_row(session(), effort)),
         ("shuffle_row", lambda: shuffle_row(session(), effort)),
     ]
+
+
+def _in_proportion(measured: dict[str, Any]) -> dict[str, Cost]:
+    """Typical costs of rows through Spark, changed as kernels here differ from typical ones: both are compared."""
+    typical = Profile()
+    speed = statistics.median(measured[name].seconds / getattr(typical, name).seconds for name in KERNEL_COSTS)
+    costs = {name: getattr(typical, name) for name in SPARK_COSTS}
+    return {name: Cost(c.seconds * speed, c.low * speed, c.high * speed, 0) for name, c in costs.items()}
 
 
 def _fields(measured: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ class Effort:
     page_reads: int
 
 
+FIRST_USE = Effort(3, 200_000, 0, 0, 16 << 20, (4096, 65_536, 1_048_576), 16)
 QUICK = Effort(5, 200_000, 3, 400_000, 64 << 20, (4096, 65_536, 1_048_576), 32)
 THOROUGH = Effort(15, 1_000_000, 9, 4_000_000, 1 << 30, (4096, 16_384, 65_536, 262_144, 1_048_576), 200)
 
@@ -47,6 +48,13 @@ def timed(work: Callable[[], object]) -> float:
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
+
+
+def worked(work: Callable[[], object]) -> float:
+    """Seconds of a processor that one call takes; waits for a busy machine do not count."""
+    began = time.process_time()
+    work()
+    return time.process_time() - began
 
 
 def repeated(work: Callable[[], float], repeats: int) -> Cost:

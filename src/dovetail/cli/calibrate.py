@@ -39,6 +39,7 @@ def calibrate(
 def _measure(quick: bool, directory: Path | None, spark: bool) -> Calibration:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+    from dovetail.calibrate import unit_cost
     from dovetail.calibrate.measure import calibrate as measure
 
     columns = (TextColumn("{task.description:28}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -48,7 +49,8 @@ def _measure(quick: bool, directory: Path | None, spark: bool) -> Calibration:
         def watch(name: str, number: int, total: int) -> None:
             progress.update(task, description=name, completed=number, total=total)
 
-        return measure(quick, directory, with_spark=spark, watch=watch)
+        effort = unit_cost.QUICK if quick else unit_cost.THOROUGH
+        return measure(effort, directory, with_spark=spark, watch=watch)
 
 
 def _table(profile: Profile) -> Table:

@@ -39,7 +39,7 @@ from dovetail.spark.settings import (
     settings_beside,
     spark_home,
 )
-from dovetail.spark.warm import prepare_in_background
+from dovetail.spark.warm import calibrate_in_background, prepare_in_background
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -373,7 +373,11 @@ def _java_and_python(java: Java | None) -> dict[str, str]:
 
 def _warm(settings: Mapping[str, str]) -> None:
     # Executors of a cluster have disks of their own: there the first daemon compiles.
-    if _runs_our_daemon(settings) and not is_prepared():
+    if not _runs_our_daemon(settings):
+        return
+    if is_prepared():
+        calibrate_in_background()
+    else:
         prepare_in_background()
 
 

@@ -24,11 +24,13 @@ from pathlib import Path
 
 from dovetail.engine.cache import cache_dir, is_prepared, prepared_marker, read_only
 from dovetail.engine.processor import compile_for_portable
+from dovetail.engine.profile import profile_path
 from dovetail.errors import ConfigError
 
 _running: list[subprocess.Popen[bytes]] = []
 _KEEP_S = 60 * 24 * 3600.0
 _FIRST, _PORTABLE = "--first", "--portable"
+CALIBRATE = "DOVETAIL_CALIBRATE"
 
 
 def prepare(first_only: bool = False) -> None:
@@ -109,11 +111,22 @@ def _help(taken: Path, first_only: bool) -> None:
 
 
 def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
-    """The process that now prepares the kernels, with low priority; it ends with this process at the latest.
+    """The process that now prepares the kernels, with low priority."""
+    return _beside("dovetail.spark.warm", errors)
+
+
+def calibrate_in_background() -> None:
+    """Have unit costs measured, with low priority, if this machine has no profile; DOVETAIL_CALIBRATE=off forbids it."""
+    if os.environ.get(CALIBRATE, "").strip().lower() != "off" and not profile_path().exists():
+        _beside("dovetail.calibrate", subprocess.DEVNULL)
+
+
+def _beside(module: str, errors: int | None) -> subprocess.Popen[bytes]:
+    """A process that runs one of our modules; it ends with this process at the latest.
 
     A process and not a thread: Spark forks to start the JVM, and a fork beside a thread that compiles can deadlock.
     """
-    command = [sys.executable, "-m", "dovetail.spark.warm"]
+    command = [sys.executable, "-m", module]
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=errors)  # noqa: S603  (our own module)
     if not _running:
