@@ -30,10 +30,10 @@ def demo(
     output: Annotated[Path, typer.Option(help="Directory of the pipeline, its work and its results.")] = Path(
         "demo-output"
     ),
-    rows: Annotated[int, typer.Option(min=1, help="Orders, and as many shipments.")] = 50_000,
-    products: Annotated[int, typer.Option(min=1, help="Products in the page file.")] = 1_000_000,
-    seconds: Annotated[float, typer.Option(min=0.1, help="How long the orders take to arrive.")] = 10.0,
-    memory: Annotated[str, typer.Option(help="Memory budget of a task that enriches orders.")] = "25MB",
+    rows: Annotated[int, typer.Option(min=1, help="Orders, and as many shipments.")] = 40_000,
+    products: Annotated[int, typer.Option(min=1, help="Products in the page file.")] = 400_000,
+    seconds: Annotated[float, typer.Option(min=0.1, help="How long the orders take to arrive.")] = 8.0,
+    memory: Annotated[str, typer.Option(help="Memory budget of a task that enriches orders.")] = "10MB",
     seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same rows.")] = 7,
     ui: Annotated[bool, typer.Option(help="Serve the live page while it runs.")] = True,
 ) -> None:

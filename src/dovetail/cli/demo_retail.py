@@ -30,10 +30,10 @@ class Shop:
     """The size of the shop, and how long its orders take to arrive; the same seed gives the same rows."""
 
     home: Path
-    rows: int = 50_000
-    products: int = 1_000_000
-    seconds: float = 10.0
-    memory: str = "25MB"
+    rows: int = 40_000
+    products: int = 400_000
+    seconds: float = 8.0
+    memory: str = "10MB"
     seed: int = 7
 
     def __post_init__(self) -> None:

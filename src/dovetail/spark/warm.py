@@ -116,7 +116,7 @@ def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess
 
 
 def calibrate_in_background() -> None:
-    """Have unit costs measured, with low priority, if this machine has no profile; DOVETAIL_CALIBRATE=off forbids it."""
+    """Have unit costs measured, with low priority, if this machine has no profile and DOVETAIL_CALIBRATE is not off."""
     if os.environ.get(CALIBRATE, "").strip().lower() != "off" and not profile_path().exists():
         _beside("dovetail.calibrate", subprocess.DEVNULL)
 
