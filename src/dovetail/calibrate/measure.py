@@ -57,8 +57,8 @@ def calibrate(
             steps += _spark_steps(effort, stack)
         else:
             notes.append(
-                "Spark was left out: costs of a row to the JVM and through a shuffle are typical figures, in proportion to "
-                "the measured speed of kernels."
+                "Spark was left out: costs of a row to the JVM and through a shuffle are typical figures, in "
+                "proportion to the measured speed of kernels."
             )
         measured = dict(_measured(steps, watch))
     if not with_spark:
