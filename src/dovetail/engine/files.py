@@ -24,6 +24,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from dovetail.engine.remote import S3_SCHEMES, Remote, RemoteFile, S3Access, put_new, reaching
+from dovetail.engine.secrets import names_user
 from dovetail.errors import ConfigError, PlanError
 
 Place: TypeAlias = Path | Remote
@@ -57,7 +58,6 @@ class Entry:
     changed_at: float
 
 
-_WITH_SECRET = re.compile(r"//[^/@]*:[^/]*@")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
 
 
@@ -67,7 +67,7 @@ def located(path: str | Place, access: S3Access | None = None, default: str = "f
         return path
     text = str(path)
     found = _SCHEME.fullmatch(text)
-    if found is not None and _WITH_SECRET.match(found[2]):  # refused for every scheme, and the text is not shown
+    if found is not None and names_user(text):  # refused for every scheme, and the text is not shown
         raise ConfigError("an address has no keys in it; give them to Spark, as spark.hadoop.fs.s3a.access.key.")
     if found is None and not default.startswith("file:"):
         return located(f"{default.rstrip('/')}{Path(text).absolute()}", access)
@@ -78,8 +78,6 @@ def located(path: str | Place, access: S3Access | None = None, default: str = "f
             f"{text} is on a file system that dovetail cannot use: it takes local paths, file:, hdfs: and s3a:.",
             argument="path",
         )
-    if "@" in text.partition("://")[2].partition("/")[0]:
-        raise PlanError("an address has no keys in it; give them to Spark, as spark.hadoop.fs.s3a.access.key.")
     if not found[2].startswith("//"):
         raise PlanError(f"{text} has no bucket or host; write {found[1]}://..., as text.", argument="path")
     return Remote(text.rstrip("/"), access)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,6 +16,7 @@ from pyarrow import fs
 from dovetail.engine.device import Device
 from dovetail.engine.files import system_at
 from dovetail.engine.remote import S3Access
+from dovetail.engine.secrets import hidden
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, key_form
 from dovetail.joins.semistream.master.page_file.writer import plain_schema
@@ -107,7 +107,6 @@ def _keyed_rows(
     return int(form.normal([keys.column(name) for name in form.names])[1].sum())
 
 
-_CREDENTIALS = re.compile(r"//[^/@]*@")
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _KEPT = 4  # layouts of versions that this process caches, so that each footer is read once
 _layouts: dict[tuple[str, tuple[str, ...], str], Files] = {}
@@ -176,7 +175,7 @@ class ParquetSource(NoHistory):
         except FileNotFoundError as error:
             raise ConfigError(f"{self} does not exist; correct the path.") from error
         except (OSError, pa.ArrowException) as error:
-            reason = _CREDENTIALS.sub("//", str(error))
+            reason = hidden(str(error))
             raise ConfigError(f"cannot read {self}: {reason}; check permissions and that files are whole.") from error
 
     def explain(self) -> str:
@@ -189,7 +188,7 @@ class ParquetSource(NoHistory):
         return f"{self}, version {version}\n{found.layout.explain(self.key, len(found.fragments))}"
 
     def __str__(self) -> str:
-        return f"Parquet {_CREDENTIALS.sub('//', self.path)}"
+        return f"Parquet {hidden(self.path)}"
 
     __repr__ = __str__
 

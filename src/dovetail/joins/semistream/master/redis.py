@@ -20,10 +20,10 @@ import pyarrow as pa
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes, parse_bytes
+from dovetail.engine.secrets import censored, check_escaped, shown
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import Fences, KeyForm, key_form
 from dovetail.joins.semistream.master.pages import NoHistory, Order, read_each
-from dovetail.joins.semistream.master.postgres.connection import censored, without_password
 
 T = TypeVar("T")
 _AT_ONCE = 1000  # keys of a request
@@ -102,7 +102,7 @@ class RedisSource(NoHistory):
         )
 
     def __str__(self) -> str:
-        return f"Redis hashes {self.prefix!r}* at {without_password(self.url)}"
+        return f"Redis hashes {self.prefix!r}* at {shown(self.url)}"
 
     def listed(self, version: str) -> KeyList:
         """The keys there are, listed once for a version in this process."""
@@ -215,6 +215,7 @@ def redis_source(
     """The hashes of a server; a `PlanError` if they cannot be described so."""
     if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
         raise PlanError("the url does not begin with redis://; give redis://:password@host:port/0.", argument="uri")
+    check_escaped(url)
     if not prefix:
         raise PlanError("prefix is empty; name what the hashes of this table begin with, such as 'product:'.")
     form = key_form(schema, key)
@@ -253,12 +254,12 @@ def as_config_errors(url: str) -> Iterator[None]:
     except (ConfigError, DataError, PlanError):
         raise
     except Exception as error:  # those of the driver, which may not be installed
-        reason = censored(" ".join(str(error).split()), url)
+        reason = censored(" ".join(str(error).split()), [url])
         if "WRONGTYPE" in reason:
             raise DataError(f"{reason}; rows are hashes: give a prefix that only hashes have.") from None
         # The driver's own error is not kept as the cause: its text may show what is hidden here.
         raise ConfigError(
-            f"cannot read from {without_password(url)}: {reason}; check that the server runs and the password."
+            f"cannot read from {shown(url)}: {reason}; check that the server runs and the password."
         ) from None
 
 

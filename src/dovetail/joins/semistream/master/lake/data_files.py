@@ -5,7 +5,6 @@ Files are immutable, so that a footer is read once in a process however many ver
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.remote import overlapped
+from dovetail.engine.secrets import hidden
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.row_groups import (
@@ -34,7 +34,6 @@ Open = Callable[[str], Any]
 """Opens a file as Arrow reads it."""
 Match = Callable[[pa.Schema], Sequence[str | None]]
 """For each column of the table, its name in a file of this schema; None where the file does not have it."""
-_CREDENTIALS = re.compile(r"//[^/@\s]*@")
 _KEPT = 4  # layouts of versions that this process caches
 _layouts: dict[tuple[object, ...], DataFiles] = {}
 
@@ -73,16 +72,11 @@ class TableVersion:
                 f"or start the query from the current version."
             ) from error
         except (OSError, pa.ArrowException) as error:
-            reason = without_keys(error.strerror if isinstance(error, OSError) and error.strerror else str(error))
+            reason = hidden(error.strerror if isinstance(error, OSError) and error.strerror else str(error))
             raise ConfigError(f"cannot read {self.source}: {reason}; check permissions and the file.") from error
 
     def __str__(self) -> str:
         return self.source
-
-
-def without_keys(text: str) -> str:
-    """The text without what stands in front of a host: user and password."""
-    return _CREDENTIALS.sub("//", text)
 
 
 @dataclass(frozen=True, slots=True)

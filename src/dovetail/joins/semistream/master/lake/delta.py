@@ -16,6 +16,7 @@ from dovetail.engine.device import Device
 from dovetail.engine.files import system_at
 from dovetail.engine.kernels.arrays import Bool
 from dovetail.engine.remote import S3_SCHEMES, S3Access
+from dovetail.engine.secrets import hidden
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.lake.data_files import (
@@ -25,7 +26,6 @@ from dovetail.joins.semistream.master.lake.data_files import (
     TableVersion,
     fits,
     opened,
-    without_keys,
 )
 from dovetail.joins.semistream.master.row_groups import RowGroupPages
 
@@ -85,7 +85,7 @@ class DeltaSource(TableHistory):
         return f"{self}, version {name}\n{files.layout.explain(self.key, len(files.files))}"
 
     def __str__(self) -> str:
-        return f"Delta table {without_keys(self.path)}"
+        return f"Delta table {hidden(self.path)}"
 
     def _files(self, version: str | None) -> tuple[str, DataFiles]:
         table = self._table(version)
@@ -129,7 +129,7 @@ class DeltaSource(TableHistory):
 def delta_source(path: str, key: str | Sequence[str], access: S3Access | None) -> DeltaSource:
     """The table at a path, with the columns of its newest version."""
     table = load(path, access, None, None)
-    check_features(table, f"Delta table {without_keys(path)}")
+    check_features(table, f"Delta table {hidden(path)}")
     fields = fields_of(table)
     schema = pa.schema([pa.field(column.name, column.type) for column in fields])
     names = key_form(schema, key).names
@@ -143,7 +143,7 @@ def load(path: str, access: S3Access | None, number: int | None, version: str | 
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError as error:
         raise ConfigError("Delta tables need the package deltalake: pip install 'dovetail[delta]'.") from error
-    shown, address = without_keys(path), path
+    shown, address = hidden(path), path
     scheme, _, rest = path.partition("://")
     if scheme in S3_SCHEMES:
         address = f"s3://{rest}"
@@ -158,7 +158,7 @@ def load(path: str, access: S3Access | None, number: int | None, version: str | 
                 f"version."
             ) from error
         missing = isinstance(error, TableNotFoundError)
-        reason = "there is no such table" if missing else without_keys(" ".join(str(error).split()))
+        reason = "there is no such table" if missing else hidden(" ".join(str(error).split()))
         raise ConfigError(f"cannot read Delta table {shown}: {reason}; correct the path, or check rights.") from None
 
 
@@ -213,7 +213,7 @@ def fields_of(table: DeltaTable) -> list[Field]:
         known: dict[str, Any] = described[column.name] if mapped else {}
         if mapped and column.type.num_fields:
             raise UnsupportedError(
-                f"column {column.name!r} of Delta table {without_keys(table.table_uri)} is nested, and the table has "
+                f"column {column.name!r} of Delta table {hidden(table.table_uri)} is nested, and the table has "
                 f"column mapping, by which files name its parts otherwise; build a page file from it."
             )
         physical = known.get(f"{_MAPPING}physicalName", column.name)
@@ -254,7 +254,7 @@ def listed_files(table: DeltaTable, named: Mapping[str, str]) -> list[Listed]:
         found.append(Listed(place, constants, kept.pop(whole, None)))
     if kept:
         raise ConfigError(
-            f"Delta table {without_keys(table.table_uri)} has deletion vectors of files that version "
+            f"Delta table {hidden(table.table_uri)} has deletion vectors of files that version "
             f"{version_of(table)} does not list: {sorted(kept)[0]}; compact it (REORG TABLE ... APPLY (PURGE))."
         )
     return found
@@ -267,9 +267,9 @@ def _deletion_vectors(table: DeltaTable) -> dict[str, Bool]:
     try:
         rows = pa.table(table.deletion_vectors())
     except Exception as error:  # the package has several classes for files of the log that it cannot read
-        reason = without_keys(" ".join(str(error).split()))
+        reason = hidden(" ".join(str(error).split()))
         raise ConfigError(
-            f"Delta table {without_keys(table.table_uri)}: deletion vectors of version {version_of(table)} cannot be "
+            f"Delta table {hidden(table.table_uri)}: deletion vectors of version {version_of(table)} cannot be "
             f"read: {reason}; {_REMEDY}, or start the query from the current version."
         ) from error
     kept = rows.column("selection_vector").combine_chunks()

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from dovetail.engine.device import Device
 from dovetail.engine.memory import parse_bytes
+from dovetail.engine.secrets import shown
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.mysql.connection import CONNECTIONS, PLACE, as_config_errors, check_url, query
 from dovetail.joins.semistream.master.pages import NoHistory
-from dovetail.joins.semistream.master.postgres.connection import without_password
 from dovetail.joins.semistream.master.ranges import Bound, RangePages, Ranges, Table, fence_table, lay_out, quoted
 from dovetail.joins.semistream.master.snapshots import SnapshotReader
 
@@ -69,7 +69,7 @@ class MySqlSource(NoHistory):
         return f"{self}\n{self.ranges.explain(self.page_bytes)}" + (f"\n  {self.advice}" if self.advice else "")
 
     def __str__(self) -> str:
-        return f"MySQL table {self.table_name!r} at {without_password(self.url)}"
+        return f"MySQL table {self.table_name!r} at {shown(self.url)}"
 
 
 def _position(connection: Any) -> str:

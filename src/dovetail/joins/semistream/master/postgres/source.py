@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from dovetail.engine.device import Device
 from dovetail.engine.memory import parse_bytes
+from dovetail.engine.secrets import shown
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.master.pages import NoHistory
 from dovetail.joins.semistream.master.postgres.connection import (
@@ -19,7 +20,6 @@ from dovetail.joins.semistream.master.postgres.connection import (
     check_url,
     query,
     scalars,
-    without_password,
 )
 from dovetail.joins.semistream.master.ranges import (
     Bound,
@@ -82,7 +82,7 @@ class PostgresSource(NoHistory):
         return f"{self}\n{self.ranges.explain(self.page_bytes)}" + (f"\n  {self.advice}" if self.advice else "")
 
     def __str__(self) -> str:
-        return f"PostgreSQL table {self.table_name!r} at {without_password(self.url)}"
+        return f"PostgreSQL table {self.table_name!r} at {shown(self.url)}"
 
 
 class PostgresReader(SnapshotReader):
