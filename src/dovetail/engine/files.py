@@ -23,8 +23,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from dovetail.engine.remote import S3_SCHEMES, Remote, RemoteFile, S3Access, put_new, reaching
-from dovetail.engine.secrets import names_user
+from dovetail.engine.remote import S3_SCHEMES, Remote, RemoteFile, S3Access, get_whole, has_client, put_new, reaching
+from dovetail.engine.secrets import has_password
 from dovetail.errors import ConfigError, PlanError
 
 Place: TypeAlias = Path | Remote
@@ -67,7 +67,7 @@ def located(path: str | Place, access: S3Access | None = None, default: str = "f
         return path
     text = str(path)
     found = _SCHEME.fullmatch(text)
-    if found is not None and names_user(text):  # refused for every scheme, and the text is not shown
+    if found is not None and has_password(text):  # refused for every scheme, and the text is not shown
         raise ConfigError("an address has no keys in it; give them to Spark, as spark.hadoop.fs.s3a.access.key.")
     if found is None and not default.startswith("file:"):
         return located(f"{default.rstrip('/')}{Path(text).absolute()}", access)
@@ -78,6 +78,8 @@ def located(path: str | Place, access: S3Access | None = None, default: str = "f
             f"{text} is on a file system that dovetail cannot use: it takes local paths, file:, hdfs: and s3a:.",
             argument="path",
         )
+    if "@" in text.partition("://")[2].partition("/")[0]:
+        raise PlanError("an address has no keys in it; give them to Spark, as spark.hadoop.fs.s3a.access.key.")
     if not found[2].startswith("//"):
         raise PlanError(f"{text} has no bucket or host; write {found[1]}://..., as text.", argument="path")
     return Remote(text.rstrip("/"), access)
@@ -94,6 +96,11 @@ def read(place: Place) -> bytes:
         return place.read_bytes()
     with closing(RemoteFile(place)) as file:
         return bytes(file.read_all())
+
+
+def read_small(place: Place) -> bytes:
+    """The content of a file of some kilobytes, by one request where that can be."""
+    return get_whole(place) if isinstance(place, Remote) and has_client(place) else read(place)
 
 
 def read_range(place: Place, offset: int, nbytes: int) -> bytes:

@@ -16,9 +16,9 @@ _OPTION = re.compile(rf"((?:^|[?&;,\s'\"])[\w.-]*{_NAMES}[\w.-]*=)[^&;,\s'\"]+",
 _SECRET_NAME = re.compile(_NAMES, re.IGNORECASE)
 
 
-def names_user(text: str) -> bool:
-    """Whether an address has a user, a key or a password in front of its host."""
-    return _IN_TEXT.search(text) is not None
+def has_password(text: str) -> bool:
+    """Whether an address has a key or password in front of its host."""
+    return any(found[1] is not None for found in _IN_TEXT.finditer(text))
 
 
 def is_secret(name: str) -> bool:

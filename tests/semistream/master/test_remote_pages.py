@@ -283,3 +283,17 @@ def test_tables_and_parquet_files_are_read_with_the_access_of_spark(server: Obje
         found = pa.table(pages.read(0, len(pages.starts) - 1)).select(["k", "n", "text"])
         assert rows_of(found) == rows_of(table)
         assert SECRET not in repr(store) + str(store) + store.explain()
+
+
+def test_logging_the_version_of_a_batch_takes_four_requests(server: ObjectStore) -> None:
+    place = place_in(server)
+    write_pages(place, rows(), "k", page="4KB")
+    store, log = _named(source_of(place)), VersionLog(str(place / ".versions"), access=place.access)
+    log.entry(Batch("q", 0), PER_BATCH, store)
+    server.requests.clear()
+    logged = log.entry(Batch("q", 1), PER_BATCH, store)
+    # Lists the log and the versions, reads the newest one's description, and writes the entry.
+    assert server.requests == {"GET": 3, "PUT": 1}
+    server.requests.clear()
+    assert log.entry(Batch("q", 1), PER_BATCH, store) == logged  # a replay
+    assert server.requests == {"GET": 2}
