@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MEMORY = "50MB"
 UNMATCHED = 100  # every so many stream rows, one has a key that the master data lacks
 SMALL_BATCH = 10_000
-LEAST_BATCH = 500
+LEAST_BATCH = 1_000
 WARM_ROWS = 300_000
 _SMALL_WARM = 40_000  # at small scale, at most
 _ENDLESS = 10**9

@@ -82,7 +82,9 @@ def located(path: str | Place, access: S3Access | None = None, default: str = "f
         raise PlanError("an address has no keys in it; give them to Spark, as spark.hadoop.fs.s3a.access.key.")
     if not found[2].startswith("//"):
         raise PlanError(f"{text} has no bucket or host; write {found[1]}://..., as text.", argument="path")
-    return Remote(text.rstrip("/"), access)
+    host, _, inside = found[2][2:].partition("/")
+    parts = [part for part in inside.split("/") if part]  # as Hadoop has them: "//" is one "/"
+    return Remote("/".join([f"{found[1]}://{host}", *parts]), access)
 
 
 def _local(text: str) -> Path:

@@ -225,6 +225,8 @@ def test_paths_mean_what_they_mean_for_spark() -> None:
     assert str(files.located("/a/b", default="hdfs://name:8020")) == "hdfs://name:8020/a/b"
     assert str(files.located("file:/a", default="hdfs://name:8020")) == "/a"
     assert str(files.located("s3a://data/a/")) == "s3a://data/a"
+    assert str(files.located("s3a://data//a///b c//")) == "s3a://data/a/b c"
+    assert str(files.located("s3a://data//")) == "s3a://data"
     assert Remote("s3a://data/a #1?").path == "data/a #1?"
     assert Remote("hdfs://name:8020/a/b").path == "/a/b"
     for path, told in (("gs://data/a", "file system"), ("s3a:/data/a", "no bucket"), ("s3a://k@b/a", "no keys")):

@@ -23,7 +23,7 @@ from dovetail.engine.memory import format_bytes, parse_bytes
 from dovetail.engine.secrets import censored, check_escaped, shown
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import Fences, KeyForm, key_form
-from dovetail.joins.semistream.master.pages import NoHistory, Order, read_each
+from dovetail.joins.semistream.master.pages import Counted, NoHistory, Order, read_each
 
 T = TypeVar("T")
 _AT_ONCE = 1000  # keys of a request
@@ -269,6 +269,8 @@ class RedisPages:
     def __init__(self, source: RedisSource, version: str, listed: KeyList, device: Device | None) -> None:
         self.schema, self.key, self.version = source.schema, source.key, version
         self.order: Order = "key"
+        self.counted: Counted = "pages"
+        self.held_bytes = listed.nbytes
         self.indexed = True
         self.device = device or Device("real")
         self._source, self._listed = source, listed

@@ -12,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.device import Device
 from dovetail.engine.files import system_at
 from dovetail.engine.kernels.arrays import Bool
 from dovetail.engine.remote import S3_SCHEMES, S3Access
@@ -23,11 +22,9 @@ from dovetail.joins.semistream.master.lake.data_files import (
     DataFiles,
     Listed,
     TableHistory,
-    TableVersion,
     fits,
     opened,
 )
-from dovetail.joins.semistream.master.row_groups import RowGroupPages
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -65,6 +62,8 @@ class DeltaSource(TableHistory):
     named_at: int
     access: S3Access | None = field(default=None, repr=False, compare=False)
 
+    remedy = _REMEDY
+
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> DeltaSource:
         """The same table looked up by part of the key, with the index that statistics of it make."""
         return replace(self, key=key)
@@ -73,25 +72,14 @@ class DeltaSource(TableHistory):
         """The number of the newest version, and the beginning of the table's id."""
         return version_of(self._table(None))
 
-    def open(self, version: str | None = None, device: Device | None = None) -> RowGroupPages:
-        """A version of the table; a `ConfigError` if its log or a file of it is gone."""
-        name, files = self._files(version)
-        reading = TableVersion(str(self), self.key, name, _REMEDY)
-        return RowGroupPages(reading, name, files.layout, files.fetch, device)
-
-    def explain(self) -> str:
-        """The table in some lines, with the reason if there is no index."""
-        name, files = self._files(None)
-        return f"{self}, version {name}\n{files.layout.explain(self.key, len(files.files))}"
-
     def __str__(self) -> str:
         return f"Delta table {hidden(self.path)}"
 
-    def _files(self, version: str | None) -> tuple[str, DataFiles]:
+    def files(self, version: str | None) -> tuple[str, DataFiles]:
+        """The name of a version, by default of the newest, and its files."""
         table = self._table(version)
         name = version_of(table)
-        reading = TableVersion(str(self), self.key, name, _REMEDY)
-        with reading.errors():
+        with self.reading(name).errors():
             system, base = system_at(self.path, self.access)
             opener = partial(_open, base, system, self.access)
             columns = self._columns(table)

@@ -13,7 +13,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.remote import S3Access
 from dovetail.engine.secrets import censored, hidden, is_secret
@@ -23,7 +22,6 @@ from dovetail.joins.semistream.master.lake.data_files import (
     DataFiles,
     Listed,
     TableHistory,
-    TableVersion,
     fits,
     is_bytes,
     is_list,
@@ -31,7 +29,6 @@ from dovetail.joins.semistream.master.lake.data_files import (
     naming,
     opened,
 )
-from dovetail.joins.semistream.master.row_groups import RowGroupPages
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -60,6 +57,8 @@ class IcebergSource(TableHistory):
     properties: Properties = field(default=(), repr=False)
     named_at: tuple[int, int] = (0, 0)
 
+    remedy = _REMEDY
+
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> IcebergSource:
         """The same table looked up by part of the key, with the index that statistics of it make."""
         return replace(self, key=key)
@@ -68,29 +67,18 @@ class IcebergSource(TableHistory):
         """The id of the current snapshot."""
         return version_of(self._table())
 
-    def open(self, version: str | None = None, device: Device | None = None) -> RowGroupPages:
-        """A snapshot of the table; a `ConfigError` if it has expired or a file of it is gone."""
-        name, files = self._files(version)
-        reading = TableVersion(str(self), self.key, name, _REMEDY)
-        return RowGroupPages(reading, name, files.layout, files.fetch, device)
-
-    def explain(self) -> str:
-        """The table in some lines, with the reason if there is no index."""
-        name, files = self._files(None)
-        return f"{self}, version {name}\n{files.layout.explain(self.key, len(files.files))}"
-
     def __str__(self) -> str:
         return f"Iceberg table {hidden(self.table)}" + (f" in catalog {self.catalog}" if self.catalog else "")
 
     def _table(self) -> Table:
         return load(self.catalog, self.properties, self.table)
 
-    def _files(self, version: str | None) -> tuple[str, DataFiles]:
+    def files(self, version: str | None) -> tuple[str, DataFiles]:
+        """The name of a snapshot, by default of the current one, and its files."""
         table = self._table()
         name = version or version_of(table)
-        reading = TableVersion(str(self), self.key, name, _REMEDY)
         snapshot = None if name == EMPTY else self._snapshot(table, name)
-        with reading.errors(), errors(self, self.properties):
+        with self.reading(name).errors(), errors(self, self.properties):
             planned = described(self.described)
             self._check(table, snapshot, planned)
             listed = partial(listed_files, table, snapshot, planned, str(self))
