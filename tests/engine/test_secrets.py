@@ -66,6 +66,8 @@ def test_a_password_that_is_not_escaped_is_refused_and_not_shown(store: str, pas
     with pytest.raises(PlanError, match="not escaped") as caught:
         make[store]()
     assert password not in str(caught.value)
+    with pytest.raises(PlanError, match="%5B"):
+        check_escaped("mysql://u:a[b@h/d")
     check_escaped("mysql://u:12%2F3@h/d?ssl_ca=/a@b")
     check_escaped("postgresql:///d?host=/tmp")
 

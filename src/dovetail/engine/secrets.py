@@ -68,7 +68,10 @@ def _secrets_of(url: str) -> Iterator[str]:
 
 def check_escaped(url: str) -> None:
     """`PlanError` for a URL whose password has a character by which it would be taken for something else."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:  # whose text may have parts of it
+        raise PlanError("the url has a '[' or ']' that is not escaped: write %5B and %5D.", argument="uri") from error
     names = "".join(name for name, _ in parse_qsl(parts.query, keep_blank_values=True))
     inside = f"{parts.path}{parts.fragment}{names}" + ("" if "@" in parts.netloc else parts.query)
     if "@" in inside or (parts.fragment and parts.scheme):

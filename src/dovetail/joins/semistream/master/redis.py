@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -213,7 +212,7 @@ def redis_source(
     marker: str | None,
 ) -> RedisSource:  # fmt: skip
     """The hashes of a server; a `PlanError` if they cannot be described so."""
-    if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+    if url.partition("://")[0] not in ("redis", "rediss", "unix"):
         raise PlanError("the url does not begin with redis://; give redis://:password@host:port/0.", argument="uri")
     check_escaped(url)
     if not prefix:

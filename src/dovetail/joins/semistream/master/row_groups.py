@@ -250,7 +250,7 @@ class RowGroupPages:
 
     def _in_range(self, first: int, count: int, rows: pa.Table, keyed: Bool) -> Bool:
         """Which rows have one of these pages as their home."""
-        homes = self.home([pa.concat_arrays(rows.column(name).chunks) for name in self.key])
+        homes = self.home([rows.column(name) for name in self.key])
         return keyed & (homes >= first) & (homes < first + count)
 
     @property
@@ -347,7 +347,7 @@ def decoded(
     n_rows = sum(footer.row_group(at).num_rows for at in numbers)
     options = {"metadata": footer, "coerce_int96_timestamp_unit": "us"}
     if step is None or not stored:
-        reader = pq.ParquetFile(source, **options)
+        reader = pq.ParquetFile(source, pre_buffer=True, **options)  # neighbouring columns by one request
         tables = iter([reader.read_row_groups(list(numbers), columns=stored, use_threads=False)])
     else:
         reader = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False, **options)

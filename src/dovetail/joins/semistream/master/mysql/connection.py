@@ -24,10 +24,11 @@ _SESSION = (
 
 def check_url(url: str) -> str:
     """The URL; a `PlanError` if it is none of MySQL or MariaDB, names no database, or has an unknown option."""
-    parts, is_ours = urlsplit(url), url.startswith(("mysql://", "mariadb://"))
+    is_ours = url.partition("://")[0] in ("mysql", "mariadb")
     if is_ours:
         check_escaped(url)
-    if not is_ours or not parts.path.strip("/"):
+    parts = urlsplit(url) if is_ours else None
+    if parts is None or not parts.path.strip("/"):
         raise PlanError(
             "the url is not of the form mysql://user:password@host:port/database; give it so, or with mariadb://.",
             argument="uri",

@@ -22,7 +22,7 @@ _CONNECT_S = 10
 
 def check_url(url: str) -> str:
     """The URL, with a limit on how long connecting may take; a `PlanError` if it is no PostgreSQL URL."""
-    if urlsplit(url).scheme not in ("postgresql", "postgres"):
+    if url.partition("://")[0] not in ("postgresql", "postgres"):
         raise PlanError(
             "the url does not begin with postgresql://; give postgresql://user:password@host:port/database.",
             argument="uri",
