@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MEMORY = "50MB"
 UNMATCHED = 100  # every so many stream rows, one has a key that the master data lacks
 SMALL_BATCH = 10_000
-LEAST_BATCH = 500
+LEAST_BATCH = 1_000
 WARM_ROWS = 300_000
 _SMALL_WARM = 40_000  # at small scale, at most
 _ENDLESS = 10**9
@@ -147,8 +147,17 @@ def batches(bench: BenchContext, params: Params) -> int:
     return 4 if bench.scale == "full" and params["batch_rows"] <= SMALL_BATCH else 2
 
 
-def streamed(join: Callable[[BenchContext, Params], Joined], warm_rows: int = WARM_ROWS) -> Prepare:
-    """A rival on a stream of its own, whose first rows fill what it keeps and are not timed."""
+def streamed(
+    join: Callable[[BenchContext, Params], Joined],
+    warm_rows: int = WARM_ROWS,
+    again: int = 0,
+    ready: Callable[[], object] = lambda: None,
+) -> Prepare:
+    """A rival on a stream of its own, whose first rows fill what it keeps and are not timed.
+
+    So do `again` micro-batches before every turn: Spark ends workers that had nothing to do for a minute, while another
+    rival took its turn, and with them their caches. `ready` is called before the timed ones.
+    """
 
     @contextmanager
     def prepare(bench: BenchContext, params: Params) -> Iterator[Run]:
@@ -160,6 +169,11 @@ def streamed(join: Callable[[BenchContext, Params], Joined], warm_rows: int = WA
         feed.run(joined)
 
         def turn() -> Outcome:
+            if again:
+                for _ in range(again):
+                    feed.add(params["batch_rows"])
+                feed.run(joined)
+            ready()
             for _ in range(1 + batches(bench, params)):
                 feed.add(params["batch_rows"])
             found = feed.run(joined)
@@ -170,14 +184,16 @@ def streamed(join: Callable[[BenchContext, Params], Joined], warm_rows: int = WA
     return prepare
 
 
-def dovetail(store: Store, warm_rows: int = WARM_ROWS, **options: Any) -> Prepare:
+def dovetail(
+    store: Store, warm_rows: int = WARM_ROWS, again: int = 0, ready: Callable[[], object] = lambda: None, **options: Any
+) -> Prepare:
     """`enrich` on a store, with the tracked peak of its tasks as a share of their budget."""
 
     def join(bench: BenchContext, params: Params) -> Joined:
         master = store(bench, params)
         return lambda frame: _planned(plan_enrich(frame, master, on="key", memory=MEMORY, **options))
 
-    return streamed(join, warm_rows)
+    return streamed(join, warm_rows, again, ready)
 
 
 def _planned(plan: EnrichPlan) -> tuple[DataFrame, Callable[[], dict[str, float]]]:

@@ -15,7 +15,7 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, UnitCosts
-from dovetail.joins.semistream.master.pages import Order, read_each, stored_each
+from dovetail.joins.semistream.master.pages import Counted, Order, read_each, stored_each
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.request import OLDEST, CachePolicy, Lookup
@@ -35,6 +35,8 @@ class SimulatedPages:
     key = ("key",)
     schema = pa.schema([pa.field("key", pa.int64(), nullable=False)])
     indexed = True
+    counted: Counted = "pages"
+    held_bytes = 0
 
     def __init__(
         self,

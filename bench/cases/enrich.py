@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SERVER = "PostgreSQL"
+_FILLING = 10  # micro-batches that fill a cache
 
 
 def expected(bench: BenchContext, params: Params) -> int:
@@ -108,7 +110,8 @@ def remote_store(bench: BenchContext, params: Params) -> MasterStore:
 
 def remote(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
     """Ours with the master data in an object store; its cache has seen ten micro-batches."""
-    return _counted(dovetail(remote_store, warm_rows=10 * params["batch_rows"]), bench, params)
+    warm = partial(dovetail, remote_store, warm_rows=_FILLING * params["batch_rows"], again=_FILLING)
+    return _counted(warm, bench, params)
 
 
 def remote_quarter(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
@@ -117,14 +120,17 @@ def remote_quarter(bench: BenchContext, params: Params) -> AbstractContextManage
 
 
 @contextmanager
-def _counted(prepare: Prepare, bench: BenchContext, params: Params) -> Iterator[Run]:
-    """The same rival, with what it asked the object store for in each timed micro-batch."""
+def _counted(make: Callable[..., Prepare], bench: BenchContext, params: Params) -> Iterator[Run]:
+    """The rival that `make` gives, with what it asked the object store for in each timed micro-batch."""
     server, n = _object_store(), 1 + batches(bench, params)
-    with prepare(bench, params) as run:
+
+    def reset() -> None:
+        server.requests.clear()
+        server.sent = server.most_at_once = 0
+
+    with make(ready=reset)(bench, params) as run:
 
         def turn() -> Outcome:
-            server.requests.clear()
-            server.sent = server.most_at_once = 0
             given = run()
             found = given if isinstance(given, Outcome) else Outcome(given)
             asked = {
@@ -137,35 +143,36 @@ def _counted(prepare: Prepare, bench: BenchContext, params: Params) -> Iterator[
         yield turn
 
 
-def request_per_key(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
-    """Workers that ask the object store for the page of each key, one after the other."""
+def request_per_key(at_once: int) -> Prepare:
+    """Workers that ask the object store for the page of each key, so many at a time, and keep nothing."""
 
     def join(bench: BenchContext, params: Params) -> Joined:
         store = remote_store(bench, params)
-        return partial(_asked, store)
+        return partial(_asked, store, at_once)
 
-    return _counted(streamed(join, warm_rows=0), bench, params)
+    return partial(_counted, partial(streamed, join, warm_rows=0))
 
 
-def _asked(store: MasterStore, frame: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, float]]]:
+def _asked(store: MasterStore, at_once: int, frame: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, float]]]:
     schema = T.StructType([*frame.schema.fields])
     schema = schema.add("checksum", T.LongType()).add("payload", T.StringType())
-    return map_in_arrow(frame, partial(_page_by_page, store), schema), dict
+    return map_in_arrow(frame, partial(_key_by_key, store, at_once), schema), dict
 
 
-def _page_by_page(store: MasterStore, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    with closing(store.at()) as pages:
+def _key_by_key(store: MasterStore, at_once: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The answers of each batch, by a request for each of its rows, as a loop or a pool of threads makes them."""
+    with closing(store.at()) as pages, ThreadPoolExecutor(at_once) as pool:
+
+        def found(row: dict[str, Any], page: int) -> list[dict[str, Any]]:
+            rows = pages.read(page, 1) if page >= 0 else pa.RecordBatch.from_pylist([], pages.schema)
+            match = rows.filter(pc.equal(rows.column("key"), row["key"])).to_pylist()
+            return [{**row, "checksum": one["checksum"], "payload": one["payload"]} for one in match]
+
         for batch in batches:
-            found = []
-            home = pages.home([batch.column("key")]).tolist()
-            for at, (row, page) in enumerate(zip(batch.to_pylist(), home, strict=True)):
-                if page < 0:
-                    continue
-                rows = pages.read(page, 1)
-                match = rows.filter(pc.equal(rows.column("key"), batch.column("key")[at])).to_pylist()
-                found += [{**row, "checksum": one["checksum"], "payload": one["payload"]} for one in match]
+            homes = pages.home([batch.column("key")]).tolist()
+            answers = (map if at_once == 1 else pool.map)(found, batch.to_pylist(), homes)
             fields = [*batch.schema, pa.field("checksum", pa.int64()), pa.field("payload", pa.string())]
-            yield pa.RecordBatch.from_pylist(found, pa.schema(fields))
+            yield pa.RecordBatch.from_pylist([row for some in answers for row in some], pa.schema(fields))
 
 
 def _joined(task: LookupTask, frame: DataFrame) -> tuple[DataFrame, Callable[[], dict[str, float]]]:

@@ -23,7 +23,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from dovetail.engine.remote import S3_SCHEMES, Remote, RemoteFile, S3Access, put_new, reaching
+from dovetail.engine.remote import S3_SCHEMES, Remote, RemoteFile, S3Access, get_whole, has_client, put_new, reaching
+from dovetail.engine.secrets import has_password
 from dovetail.errors import ConfigError, PlanError
 
 Place: TypeAlias = Path | Remote
@@ -57,7 +58,6 @@ class Entry:
     changed_at: float
 
 
-_WITH_SECRET = re.compile(r"//[^/@]*:[^/]*@")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
 
 
@@ -67,7 +67,7 @@ def located(path: str | Place, access: S3Access | None = None, default: str = "f
         return path
     text = str(path)
     found = _SCHEME.fullmatch(text)
-    if found is not None and _WITH_SECRET.match(found[2]):  # refused for every scheme, and the text is not shown
+    if found is not None and has_password(text):  # refused for every scheme, and the text is not shown
         raise ConfigError("an address has no keys in it; give them to Spark, as spark.hadoop.fs.s3a.access.key.")
     if found is None and not default.startswith("file:"):
         return located(f"{default.rstrip('/')}{Path(text).absolute()}", access)
@@ -82,7 +82,9 @@ def located(path: str | Place, access: S3Access | None = None, default: str = "f
         raise PlanError("an address has no keys in it; give them to Spark, as spark.hadoop.fs.s3a.access.key.")
     if not found[2].startswith("//"):
         raise PlanError(f"{text} has no bucket or host; write {found[1]}://..., as text.", argument="path")
-    return Remote(text.rstrip("/"), access)
+    host, _, inside = found[2][2:].partition("/")
+    parts = [part for part in inside.split("/") if part]  # as Hadoop has them: "//" is one "/"
+    return Remote("/".join([f"{found[1]}://{host}", *parts]), access)
 
 
 def _local(text: str) -> Path:
@@ -96,6 +98,11 @@ def read(place: Place) -> bytes:
         return place.read_bytes()
     with closing(RemoteFile(place)) as file:
         return bytes(file.read_all())
+
+
+def read_small(place: Place) -> bytes:
+    """The content of a file of some kilobytes, by one request where that can be."""
+    return get_whole(place) if isinstance(place, Remote) and has_client(place) else read(place)
 
 
 def read_range(place: Place, offset: int, nbytes: int) -> bytes:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import importlib.util
 import os
 import random
 import threading
@@ -112,6 +113,26 @@ def put_new(place: Remote, data: bytes) -> bool:
             except _botocore().exceptions.BotoCoreError as error:
                 raise OSError(errno.EIO, str(error)) from error
     raise AssertionError("the last attempt returns or raises")
+
+
+def get_whole(place: Remote) -> bytes:
+    """The content of a small file of S3 by one request; Arrow first asks for its size, by another one."""
+    bucket, _, key = place.path.partition("/")
+    with reaching(place):
+        client = _client(os.getpid(), place.access or S3Access())
+        try:
+            return bytes(client.get_object(Bucket=bucket, Key=key)["Body"].read())
+        except client.exceptions.ClientError as error:
+            if error.response["ResponseMetadata"]["HTTPStatusCode"] == 404:
+                raise FileNotFoundError(errno.ENOENT, "there is no such file", str(place)) from error
+            raise OSError(errno.EIO, str(error)) from error
+        except _botocore().exceptions.BotoCoreError as error:
+            raise OSError(errno.EIO, str(error)) from error
+
+
+def has_client(place: Remote) -> bool:
+    """Whether `get_whole` and `put_new` can be called here."""
+    return not place.address.startswith("hdfs:") and importlib.util.find_spec("botocore") is not None
 
 
 def _pause(seconds: float) -> None:

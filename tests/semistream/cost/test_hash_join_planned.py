@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from dovetail import MasterStore
@@ -66,3 +68,29 @@ def test_one_batch_that_asks_for_few_rows_does_not_read_all(tmp_path: Path) -> N
 def test_a_named_hash_join_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="cannot hold all 50,000 master rows"):
         decided(tmp_path, 50_000, algorithm="hash_join", memory="1MB")
+
+
+def test_footers_of_files_are_part_of_the_memory(tmp_path: Path) -> None:
+    path = tmp_path / "many.parquet"
+    pq.write_table(pa.table({"k": np.arange(20_000), "v": np.arange(20_000)}), path, row_group_size=50)
+
+    def planned(memory: str) -> Decision:
+        request = EnrichOptions(on="k", memory=memory, algorithm="hash_join").request()
+        with closing(MasterStore.parquet(path, "k").at()) as pages:
+            assert 100_000 < pages.held_bytes < 2_000_000  # 400 row groups
+            assert request.beside(pages).memory == request.memory - pages.held_bytes
+            return decide(request, Wiring(("c0",), ("v",), "left"), pages, STREAM, None)
+
+    assert planned("8MB").algorithm == "hash_join"
+    with pytest.raises(PlanError, match=r"the index of the master data takes .* more than half; give at least"):
+        planned("200KB")
+
+
+def test_only_counts_of_this_version_are_taken_for_what_fits(tmp_path: Path) -> None:
+    database = tmp_path / "m.sqlite"
+    with closing(sqlite3.connect(database)) as connection:
+        connection.executescript("CREATE TABLE t (k INTEGER PRIMARY KEY, v INTEGER); INSERT INTO t VALUES (1, 2)")
+    with closing(MasterStore.sqlite(database, "t", "k").at()) as pages:
+        assert pages.counted == "before"
+        request = EnrichOptions(on="k", memory="8MB").request()
+        assert decide(request, Wiring(("c0",), ("v",), "left"), pages, STREAM, None).algorithm != "hash_join"

@@ -20,6 +20,7 @@ from deltalake import DeltaTable, write_deltalake
 from tests.semistream.master.models import KINDS, assert_is, assert_reads_many, groups_of, keys_of, master
 
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
+from dovetail.joins.semistream.master.lake.delta import delta_source
 from dovetail.joins.semistream.master.store import MasterStore
 
 SORTED = [*((kind,) for kind in KINDS if kind not in ("bool", "unsigned")), ("int", "text"), ("text", "date", "bytes")]
@@ -267,6 +268,9 @@ def test_deletion_vectors_and_column_mapping(tmp_path: Path, seed: int) -> None:
     keyed = pa.table({"k": [k for k, _, _ in expected], "v": [w for _, w, _ in expected],
                       "p": pa.array([p for _, _, p in expected], pa.int32())})  # fmt: skip
     assert_is(store.at(), keyed, ["k"], pa.table({"k": [1000, None]}))
+    read = delta_source(str(tmp_path / "t"), "k", None).files(None)[1]
+    groups = [group for page in read.layout.pages for group in page]
+    assert pa.concat_tables(read.scan(groups, 7)).equals(pa.concat_tables(read.scan(groups, None)))
 
 
 def test_mapping_by_id_reads_fields_by_their_number(tmp_path: Path) -> None:

@@ -254,6 +254,10 @@ def test_failures_say_what_is_wrong_and_show_no_secret(catalog: Any, tmp_path: P
         MasterStore.iceberg(wrong, "db.t", "k")
     assert "s3cret" not in str(caught.value)
     assert caught.value.__cause__ is None
+    for uri in ("http://s3cret@127.0.0.1:1/v1", "http://127.0.0.1:1/v1?token=s3cret", "http://u:a/s3cret@127.0.0.1:1"):
+        with pytest.raises(ConfigError) as caught:
+            MasterStore.iceberg({"type": "rest", "uri": uri}, "db.t", "k")
+        assert "s3cret" not in str(caught.value), uri
 
 
 def test_a_dropped_column_is_told_though_schema_numbers_come_again(catalog: Any) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +17,10 @@ from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.store import MasterStore
 
 SORTED = [*((kind,) for kind in KINDS if kind != "bool"), ("int", "text"), ("text", "date", "bytes")]
+
+
+DEFAULT_POOL = pa.default_memory_pool()
+POOL = pa.proxy_memory_pool(DEFAULT_POOL)  # which must outlive all that is allocated from it
 
 
 def write(path: Path, table: pa.Table, row_group: int, files: int = 1) -> None:
@@ -201,3 +207,32 @@ def test_credentials_are_not_shown() -> None:
 
     source = ParquetSource("s3://user:secret@bucket/x", ("k",))
     assert str(source) == repr(source) == "Parquet s3://bucket/x"
+
+
+def test_a_page_of_a_shared_row_group_decodes_its_own_rows_only(tmp_path: Path) -> None:
+    """A small file of updates cuts a row group of 20 MB: a page of it must not have all of them in memory."""
+    wide = [f"{n:02d}" * 100 for n in range(10)]
+
+    def write(name: str, keys: Sequence[int]) -> None:
+        rows = pa.table({"k": pa.array(keys), "payload": [wide[k % 10] for k in keys]})
+        pq.write_table(rows, tmp_path / f"{name}.parquet", row_group_size=100_000)
+
+    write("large", range(0, 200_000, 2))
+    for at in range(20):
+        write(f"update-{at}", [10_000 * at + 1, 10_000 * at + 3])
+    for at in range(1, 7):  # so that reading every page does not read too much in all
+        write(f"other-{at}", range(at * 1_000_000, at * 1_000_000 + 100_000))
+    store = MasterStore.parquet(tmp_path, key="k")
+    with closing(store.at()) as pages:
+        assert "row groups overlap" in store.explain()
+        home = int(pages.home([pa.array([50_000])])[0])
+        pa.set_memory_pool(POOL)
+        try:
+            found = pages.read(home, 1)
+        finally:
+            pa.set_memory_pool(DEFAULT_POOL)
+        low, high = 40_001, 50_001  # where updates begin
+        updates = [10_000 * at + more for at in range(20) for more in (1, 3)]
+        assert set(found.column("k").to_pylist()) == {k for k in [*range(0, 200_000, 2), *updates] if low <= k < high}
+        assert found.nbytes < 2_500_000
+        assert POOL.max_memory() < 8_000_000  # 20 MB before

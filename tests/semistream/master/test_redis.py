@@ -56,6 +56,7 @@ def test_equals_the_rows(redis_server: Redis, key: list[str], kinds: list[pa.Dat
         assert_reads_many(pages, rng)
         assert_finds(pages, table, key, strangers)
         assert f"{rows} rows; every worker holds their keys" in store.explain()
+        assert pages.held_bytes >= 8 * rows  # part of a task's memory
         assert "no versions: rows are as they are when they are read" in store.explain()
 
 

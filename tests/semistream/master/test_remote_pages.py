@@ -225,6 +225,8 @@ def test_paths_mean_what_they_mean_for_spark() -> None:
     assert str(files.located("/a/b", default="hdfs://name:8020")) == "hdfs://name:8020/a/b"
     assert str(files.located("file:/a", default="hdfs://name:8020")) == "/a"
     assert str(files.located("s3a://data/a/")) == "s3a://data/a"
+    assert str(files.located("s3a://data//a///b c//")) == "s3a://data/a/b c"
+    assert str(files.located("s3a://data//")) == "s3a://data"
     assert Remote("s3a://data/a #1?").path == "data/a #1?"
     assert Remote("hdfs://name:8020/a/b").path == "/a/b"
     for path, told in (("gs://data/a", "file system"), ("s3a:/data/a", "no bucket"), ("s3a://k@b/a", "no keys")):
@@ -283,3 +285,17 @@ def test_tables_and_parquet_files_are_read_with_the_access_of_spark(server: Obje
         found = pa.table(pages.read(0, len(pages.starts) - 1)).select(["k", "n", "text"])
         assert rows_of(found) == rows_of(table)
         assert SECRET not in repr(store) + str(store) + store.explain()
+
+
+def test_logging_the_version_of_a_batch_takes_four_requests(server: ObjectStore) -> None:
+    place = place_in(server)
+    write_pages(place, rows(), "k", page="4KB")
+    store, log = _named(source_of(place)), VersionLog(str(place / ".versions"), access=place.access)
+    log.entry(Batch("q", 0), PER_BATCH, store)
+    server.requests.clear()
+    logged = log.entry(Batch("q", 1), PER_BATCH, store)
+    # Lists the log and the versions, reads the newest one's description, and writes the entry.
+    assert server.requests == {"GET": 3, "PUT": 1}
+    server.requests.clear()
+    assert log.entry(Batch("q", 1), PER_BATCH, store) == logged  # a replay
+    assert server.requests == {"GET": 2}

@@ -34,6 +34,9 @@ class MemoryPages:
     `total` gives every key a home, as a sorted index does, keys that are not there too; otherwise they have none.
     """
 
+    counted = "pages"
+    held_bytes = 0
+
     def __init__(
         self,
         rows: pa.Table,

@@ -37,9 +37,7 @@ from dovetail.joins.semistream.cost.setting import (
 from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SEGMENT_BYTES
 from dovetail.joins.semistream.keys import KeyCodes
-from dovetail.joins.semistream.master.null_page import WithNulls
 from dovetail.joins.semistream.master.pages import Pages, probed, ranges_of, stream_key
-from dovetail.joins.semistream.master.ranges import RangePages
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.operators.waiting import FOREVER
@@ -171,6 +169,7 @@ def decide(
 
     `io`: the observed cost of reads; measured if not given.
     """
+    request = request.beside(pages)
     if request.algorithm != "auto" and (request.sizes is not None or request.tune in ("off", "measure")):
         sizes, origin = request.sizes or FITTED, "explicit" if request.sizes else "even split"
         return _checked(request, wiring, pages, stream, Decision(request.algorithm, sizes, origin))
@@ -286,7 +285,7 @@ def _fits_whole(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schem
     """
     if request.algorithm != "auto" or request.sizes is not None or request.mode == "carry" or pages.device.simulated:
         return False
-    if isinstance(pages, RangePages | WithNulls):
+    if pages.counted == "before":
         return False
     try:
         specification(request, wiring, pages, "hash_join", FITTED).fit(request.join_memory // 2, stream)
@@ -435,6 +434,7 @@ def timed_costs(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schem
     A micro-batch is timed as one row of the stream, of another key each time, in a small join of its own. The join has
     a cache, so that all kernels of the common joins are loaded before the first rows are served.
     """
+    request = request.beside(pages)
     io = io_costs(pages)
     if io is None or pages.device.simulated or not pages.indexed:
         return io
@@ -471,6 +471,7 @@ def measured_sizes(
     request: Request, wiring: Wiring, pages: Pages, rows: Sequence[pa.RecordBatch], decision: Decision
 ) -> Decision:
     """The decision with the sizes that served these rows quickest; trials start where the model finds the best."""
+    request = request.beside(pages)
     sample = sample_of(rows, wiring.on, pages, sum(batch.num_rows for batch in rows))
     setting, skew = setting_for(request, pages, rows[0].schema, sample)
 

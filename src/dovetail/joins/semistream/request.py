@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.engine.files import located
+from dovetail.engine.memory import format_bytes
 from dovetail.engine.remote import S3Access
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as pool
@@ -32,6 +33,8 @@ from dovetail.request import (
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+    from dovetail.joins.semistream.master.pages import Pages
 
 How = Literal["inner", "left", "left_semi", "left_anti"]
 
@@ -317,6 +320,18 @@ class Request:
     def join_memory(self) -> int:
         """The budget of the join itself; in mode "carry" a sixteenth of the whole is for rows that arrive."""
         return self.memory - self.arrival_memory
+
+    def beside(self, pages: Pages) -> Request:
+        """The request with the memory that is left beside what the store holds: keys, or the footers of files."""
+        held = pages.held_bytes
+        if held > self.memory // 2:
+            raise PlanError(
+                f"memory={format_bytes(self.memory)}: the index of the master data takes {format_bytes(held)} of it in "
+                f"every task, more than half; give at least {format_bytes(2 * held)}, or build a page file, whose "
+                f"index is on disk: MasterStore.build(...).",
+                argument="memory",
+            )
+        return replace(self, memory=self.memory - held) if held else self
 
     @property
     def arrival_memory(self) -> int:

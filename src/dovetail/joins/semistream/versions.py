@@ -17,7 +17,7 @@ import os
 import socket
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
@@ -117,10 +117,12 @@ class VersionLog:
         disk when this returns; with `defer`, it is visible to other tasks, and the caller flushes it.
         """
         name = "pinned" if freshness.kind == "pinned" else str(batch.number)
-        found = self._newest(batch.query, name)
+        names = self._names(batch.query)
+        found = _last_attempt(names, name)
         if found is not None and not self._is_lost(self._file(batch.query, name, found)):
             return self._read(batch.query, name, found)
-        proposal = self._held(self._proposal(batch, freshness, store, newest or store.version), store, hold)
+        proposal = self._held(self._proposal(batch, freshness, store, newest or store.version, names), store, hold)
+        self._forget(batch, names)
         attempt = 0 if found is None else found + 1
         return self._write(batch.query, name, attempt, proposal, keeps_versions(store), defer)
 
@@ -167,29 +169,30 @@ class VersionLog:
 
     def batches(self, query: str) -> dict[int, str]:
         """The logged version of every batch of a query that is still kept."""
-        names = {name.partition(".")[0] for name in self._names(query)}
-        numbers = sorted(int(name) for name in names if name.isdigit())
-        return {n: self._read(query, str(n), self._newest(query, str(n)) or 0).version for n in numbers}
+        names = self._names(query)
+        return {n: self._read(query, str(n), _last_attempt(names, str(n)) or 0).version for n in _numbers(names)}
 
     def needed(self) -> set[str]:
         """Versions that a replay may read: those of the newest micro-batches of every query in this log."""
         found, path = set[str](), Path(self.path)
         for query in [entry.name for entry in os.scandir(path) if entry.is_dir()] if path.is_dir() else []:
-            names = {name.partition(".")[0] for name in self._names(query)}
-            numbers = sorted(int(name) for name in names if name.isdigit())[-_REPLAYED:]
-            for name in [*map(str, numbers), *names & {"pinned"}]:
+            names = self._names(query)
+            pinned = ["pinned"] if _last_attempt(names, "pinned") is not None else []
+            for name in [*map(str, _numbers(names)[-_REPLAYED:]), *pinned]:
                 with contextlib.suppress(ConfigError):  # not whole yet, or forgotten meanwhile
-                    found.add(self._read(query, name, self._newest(query, name) or 0).version)
+                    found.add(self._read(query, name, _last_attempt(names, name) or 0).version)
         return found
 
-    def _proposal(self, batch: Batch, freshness: Freshness, store: MasterStore, newest: Callable[[], str]) -> Entry:
+    def _proposal(
+        self, batch: Batch, freshness: Freshness, store: MasterStore, newest: Callable[[], str], names: Sequence[str]
+    ) -> Entry:
         now, known = time.time(), self._legacy_entry(batch, freshness, store)
         if known is not None:
             return known
         if freshness.kind == "ttl":
-            before = [n for n in self.batches(batch.query) if n < batch.number]
+            before = [n for n in _numbers(names) if n < batch.number]
             if before:
-                last = self._read(batch.query, str(before[-1]), self._newest(batch.query, str(before[-1])) or 0)
+                last = self._read(batch.query, str(before[-1]), _last_attempt(names, str(before[-1])) or 0)
                 if 0 <= now - last.taken_at < freshness.seconds:
                     return last
         return Entry(newest(), now)
@@ -206,8 +209,7 @@ class VersionLog:
         return found if found is not None and found.version in store.source.versions() else None
 
     def _newest(self, query: str, name: str) -> int | None:
-        attempts = [n.split(".")[1] for n in self._names(query) if n.startswith(f"{name}.")]
-        return max((int(attempt) for attempt in attempts if attempt.isdigit()), default=None)
+        return _last_attempt(self._names(query), name)
 
     def _names(self, query: str) -> list[str]:
         return [name for name in self._reached(lambda: files.names(self.home / query)) if name.endswith(".json")]
@@ -224,7 +226,7 @@ class VersionLog:
 
     def _json(self, place: Place) -> Any:
         for _ in range(_ATTEMPTS):
-            text = self._reached(lambda: files.read(place))
+            text = self._reached(lambda: files.read_small(place))
             with contextlib.suppress(ValueError):
                 return json.loads(text)
             time.sleep(0.01)
@@ -233,24 +235,27 @@ class VersionLog:
     def _write(
         self, query: str, name: str, attempt: int, entry: Entry, outlives_power: bool, defer: Defer | None = None
     ) -> Entry:
-        """Logs an entry and returns it; that of a store without old versions need not survive a power failure."""
+        """Logs an entry, and returns it or that of another task, which was first.
+
+        The entry of a store without old versions need not survive a power failure.
+        """
         place = self._file(query, name, attempt)
-        if self._publish(place, json.dumps(asdict(entry)), outlives_power and defer is None):
-            if outlives_power and defer is not None and isinstance(place, Path):
-                defer(place)
-            if name.isdigit():
-                self._forget(query, int(name))
-        return self._read(query, name, attempt)
+        if not self._publish(place, json.dumps(asdict(entry)), outlives_power and defer is None):
+            return self._read(query, name, attempt)
+        if outlives_power and defer is not None and isinstance(place, Path):
+            defer(place)
+        return entry
 
     def _publish(self, place: Place, text: str, outlives_power: bool = True) -> bool:
         """Write the file; False if it exists."""
         return self._reached(lambda: files.create(place, text.encode(), outlives_power))
 
-    def _forget(self, query: str, newest: int) -> None:
-        for name in self._names(query):
+    def _forget(self, batch: Batch, names: Sequence[str]) -> None:
+        """Remove the entries of batches that are long done."""
+        for name in names:
             number = name.partition(".")[0]
-            if number.isdigit() and int(number) < newest - _KEPT:
-                files.remove(self.home / query / name)
+            if number.isdigit() and int(number) < batch.number - _KEPT:
+                files.remove(self.home / batch.query / name)
 
     def _reached(self, work: Callable[[], T]) -> T:
         try:
@@ -260,6 +265,17 @@ class VersionLog:
                 f"the versions of micro-batches cannot be kept in {self.path} ({error.strerror}); give enrich a "
                 f"directory that driver and executors can write to, versions=..."
             ) from error
+
+
+def _last_attempt(names: Sequence[str], name: str) -> int | None:
+    """The highest number of an entry's files; None if it has none."""
+    attempts = [n.split(".")[1] for n in names if n.startswith(f"{name}.")]
+    return max((int(attempt) for attempt in attempts if attempt.isdigit()), default=None)
+
+
+def _numbers(names: Sequence[str]) -> list[int]:
+    """The micro-batches that have entries, in order."""
+    return sorted({int(number) for name in names if (number := name.partition(".")[0]).isdigit()})
 
 
 def _damaged(place: Place) -> ConfigError:

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
+from dovetail.engine.secrets import HIDDEN, censored, hidden, is_secret
 from dovetail.pipeline.file.keys import shape_of
 from dovetail.pipeline.file.problems import KeyPath
 from dovetail.pipeline.record.watch import Kind, Node
 
-HIDDEN = "***"
 _NAMED = re.compile(r"\$(\$?)\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -44,10 +43,7 @@ class Secrets:
 
     def masked(self, text: str) -> str:
         """The text with all of the values hidden, also in their URL encoding."""
-        forms: Iterable[str] = {form for value in self.values.values() for form in (value, quote(value, safe=""))}
-        for form in sorted(filter(None, forms), key=len, reverse=True):
-            text = text.replace(form, HIDDEN)
-        return text
+        return censored(text, (), self.values.values())
 
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -119,12 +115,11 @@ class Step:
         return Node(self.name, kind, self.type, detail)
 
 
-_PASSWORD = re.compile(r"(?<=:)[^/:@\s]*(?=@)|(?<=password=)[^&\s]+")
-"""The password in an address, which a record of the run must not hold."""
-
-
 def _short(value: Any) -> str:
-    text = _PASSWORD.sub("***", " ".join(str(value).split()))
+    """The value in a few words, without passwords: a record of the run must not hold them."""
+    if isinstance(value, Mapping):
+        value = {key: HIDDEN if is_secret(str(key)) else part for key, part in value.items()}
+    text = hidden(" ".join(str(value).split()), users=True)
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 

@@ -21,8 +21,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
+from dovetail.engine.secrets import censored, shown
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.joins.semistream.master.postgres.connection import censored, check_url, without_password
+from dovetail.joins.semistream.master.postgres.connection import check_url
 from dovetail.pipeline.file.declared import Step
 from dovetail.spark.frames import Batches, arrow_type, map_in_arrow
 
@@ -112,7 +113,7 @@ class Target:
         return self.mode in REPLACING
 
     def __str__(self) -> str:
-        return f"table {self.table!r} at {without_password(self.url)}"
+        return f"table {self.table!r} at {shown(self.url)}"
 
 
 def prepare(target: Target, create: bool) -> None:
@@ -400,7 +401,7 @@ def _transaction(target: Target) -> Iterator[Any]:
             connection.commit()
     except adbc_driver_manager.Error as error:
         text = " ".join(str(error).split("Query was:")[0].split(". SQLSTATE")[0].split())
-        reason = censored(text, target.url)
+        reason = censored(text, [target.url])
         at_fault = isinstance(error, (adbc_driver_manager.IntegrityError, adbc_driver_manager.DataError))
         if at_fault:
             raise DataError(f"{target} does not take the rows: {reason}; correct the rows or the table.") from None

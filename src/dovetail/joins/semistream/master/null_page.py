@@ -12,7 +12,7 @@ from dovetail.engine.columns import valid_rows
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.errors import UnsupportedError
-from dovetail.joins.semistream.master.pages import KeyedPages, Order, Pages, Resting
+from dovetail.joins.semistream.master.pages import Counted, KeyedPages, Order, Pages, Resting
 
 
 @runtime_checkable
@@ -44,6 +44,8 @@ class WithNulls:
         self._inner = inner
         self.schema, self.key, self.version = inner.schema, inner.key, inner.version
         self.order: Order = inner.order
+        self.counted: Counted = inner.counted
+        self.held_bytes = inner.held_bytes
         self.indexed, self.device = inner.indexed, inner.device
         self._n = len(inner.starts) - 1
         self.starts: I64 = np.append(inner.starts, int(inner.starts[-1]) + inner.null_rows).astype(np.int64)

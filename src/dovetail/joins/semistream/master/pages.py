@@ -15,6 +15,8 @@ from dovetail.joins.semistream.cells import CellIndex
 from dovetail.joins.semistream.keys import key_columns
 
 Order = Literal["key", "frequency", "none"]
+Counted = Literal["pages", "all", "before"]
+"""What row counts are exact: those of every page, or that of all pages together; or they are of an earlier version."""
 
 
 class Pages(Protocol):
@@ -58,6 +60,16 @@ class Pages(Protocol):
     @property
     def starts(self) -> I64:
         """The number of the first row of each page, and the number of all rows at the end: one more than pages."""
+        ...
+
+    @property
+    def counted(self) -> Counted:
+        """What `starts` counts."""
+        ...
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of memory that the store holds while it is open, which a join cannot use; 0 if its index is on disk."""
         ...
 
     def home(self, key: Sequence[pa.Array]) -> I64:

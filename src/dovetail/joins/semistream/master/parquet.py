@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -17,16 +16,19 @@ from pyarrow import fs
 from dovetail.engine.device import Device
 from dovetail.engine.files import system_at
 from dovetail.engine.remote import S3Access
+from dovetail.engine.secrets import hidden
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, key_form
 from dovetail.joins.semistream.master.page_file.writer import plain_schema
 from dovetail.joins.semistream.master.pages import NoHistory
 from dovetail.joins.semistream.master.row_groups import (
+    Column,
     Layout,
     RowGroup,
     RowGroupPages,
     by_file,
     column_places,
+    decoded,
     known_keyed,
     laid_out,
     statistics_range,
@@ -44,16 +46,21 @@ class Files:
     layout: Layout
     marks: Marks
 
-    def fetch(self, groups: Sequence[RowGroup]) -> pa.Table:
+    def scan(self, groups: Sequence[RowGroup], step: int | None) -> Iterator[pa.Table]:
         """All rows of these row groups."""
-        tables = []
         for file, numbers in by_file(groups):
-            part = self.fragments[file].subset(row_group_ids=numbers)
-            tables.append(part.to_table(schema=self.layout.schema, use_threads=False))
+            part = self.fragments[file]
+            with part.filesystem.open_input_file(part.path) as source:
+                yield from decoded(source, part.metadata, numbers, _columns(part, self.layout.schema), step)
             now = part.filesystem.get_file_info(part.path)
             if (now.size, now.mtime_ns) != self.marks[part.path]:
                 raise ConfigError(f"{part.path} was written while a version of it was read; start the batch again.")
-        return pa.concat_tables(tables)
+
+
+def _columns(part: ds.ParquetFileFragment, schema: pa.Schema) -> list[Column]:
+    """The columns of a store in a file, of which some may be in its path."""
+    values = ds.get_partition_keys(part.partition_expression)
+    return [Column(one, None if one.name in values else one.name, values.get(one.name)) for one in schema]
 
 
 def lay_out(dataset: ds.Dataset, schema: pa.Schema, key: tuple[str, ...], marks: Marks) -> Files:
@@ -107,7 +114,6 @@ def _keyed_rows(
     return int(form.normal([keys.column(name) for name in form.names])[1].sum())
 
 
-_CREDENTIALS = re.compile(r"//[^/@]*@")
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _KEPT = 4  # layouts of versions that this process caches, so that each footer is read once
 _layouts: dict[tuple[str, tuple[str, ...], str], Files] = {}
@@ -142,7 +148,8 @@ class ParquetSource(NoHistory):
                     f"ones only between queries, or build a page file, which keeps old versions."
                 )
             files = self.layout(dataset, found, marks)
-            return RowGroupPages(self, found, files.layout, files.fetch, device)
+            footers = [part.metadata for part in files.fragments]
+            return RowGroupPages(self, found, files.layout, files.scan, footers, device)
 
     def dataset(self) -> ds.Dataset:
         """The files there are now."""
@@ -176,7 +183,7 @@ class ParquetSource(NoHistory):
         except FileNotFoundError as error:
             raise ConfigError(f"{self} does not exist; correct the path.") from error
         except (OSError, pa.ArrowException) as error:
-            reason = _CREDENTIALS.sub("//", str(error))
+            reason = hidden(str(error))
             raise ConfigError(f"cannot read {self}: {reason}; check permissions and that files are whole.") from error
 
     def explain(self) -> str:
@@ -189,7 +196,7 @@ class ParquetSource(NoHistory):
         return f"{self}, version {version}\n{found.layout.explain(self.key, len(found.fragments))}"
 
     def __str__(self) -> str:
-        return f"Parquet {_CREDENTIALS.sub('//', self.path)}"
+        return f"Parquet {hidden(self.path)}"
 
     __repr__ = __str__
 

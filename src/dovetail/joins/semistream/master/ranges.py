@@ -15,7 +15,7 @@ from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, Normal, key_form, last_not_above
-from dovetail.joins.semistream.master.pages import Order, read_each
+from dovetail.joins.semistream.master.pages import Counted, Order, read_each
 
 DEFAULT_RANGE = "32KB"  # joins ask for single keys, so that ranges need not be short
 _UNKNOWN_ROW = 64.0  # bytes of a row where there is none to measure
@@ -242,6 +242,7 @@ class RangePages:
     def __init__(self, ranges: Ranges, version: str, reader: Reader, device: Device | None) -> None:
         self.schema, self.key, self.version = ranges.schema, ranges.key, version
         self.order: Order = "key"
+        self.counted: Counted = "before"
         self.indexed = True
         self.device = device or Device("real")
         table = ranges.table()
@@ -301,6 +302,7 @@ class RangePages:
         return self._reader.finds_keys
 
     reads_homes = False
+    held_bytes = 0
 
     def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
         """All rows with one of these keys, by one query; None if one of them cannot be sent."""

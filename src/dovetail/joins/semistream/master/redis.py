@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -20,10 +19,10 @@ import pyarrow as pa
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes, parse_bytes
+from dovetail.engine.secrets import censored, check_escaped, shown
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import Fences, KeyForm, key_form
-from dovetail.joins.semistream.master.pages import NoHistory, Order, read_each
-from dovetail.joins.semistream.master.postgres.connection import censored, without_password
+from dovetail.joins.semistream.master.pages import Counted, NoHistory, Order, read_each
 
 T = TypeVar("T")
 _AT_ONCE = 1000  # keys of a request
@@ -102,7 +101,7 @@ class RedisSource(NoHistory):
         )
 
     def __str__(self) -> str:
-        return f"Redis hashes {self.prefix!r}* at {without_password(self.url)}"
+        return f"Redis hashes {self.prefix!r}* at {shown(self.url)}"
 
     def listed(self, version: str) -> KeyList:
         """The keys there are, listed once for a version in this process."""
@@ -213,8 +212,9 @@ def redis_source(
     marker: str | None,
 ) -> RedisSource:  # fmt: skip
     """The hashes of a server; a `PlanError` if they cannot be described so."""
-    if urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+    if url.partition("://")[0] not in ("redis", "rediss", "unix"):
         raise PlanError("the url does not begin with redis://; give redis://:password@host:port/0.", argument="uri")
+    check_escaped(url)
     if not prefix:
         raise PlanError("prefix is empty; name what the hashes of this table begin with, such as 'product:'.")
     form = key_form(schema, key)
@@ -253,12 +253,12 @@ def as_config_errors(url: str) -> Iterator[None]:
     except (ConfigError, DataError, PlanError):
         raise
     except Exception as error:  # those of the driver, which may not be installed
-        reason = censored(" ".join(str(error).split()), url)
+        reason = censored(" ".join(str(error).split()), [url])
         if "WRONGTYPE" in reason:
             raise DataError(f"{reason}; rows are hashes: give a prefix that only hashes have.") from None
         # The driver's own error is not kept as the cause: its text may show what is hidden here.
         raise ConfigError(
-            f"cannot read from {without_password(url)}: {reason}; check that the server runs and the password."
+            f"cannot read from {shown(url)}: {reason}; check that the server runs and the password."
         ) from None
 
 
@@ -268,6 +268,8 @@ class RedisPages:
     def __init__(self, source: RedisSource, version: str, listed: KeyList, device: Device | None) -> None:
         self.schema, self.key, self.version = source.schema, source.key, version
         self.order: Order = "key"
+        self.counted: Counted = "pages"
+        self.held_bytes = listed.nbytes
         self.indexed = True
         self.device = device or Device("real")
         self._source, self._listed = source, listed

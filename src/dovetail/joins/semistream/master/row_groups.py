@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Protocol
+from functools import partial
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +18,11 @@ from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.joins.semistream.keys import Fences, KeyForm, Normal, above, key_form, last_not_above
-from dovetail.joins.semistream.master.pages import Order, read_each, stored_each
+from dovetail.joins.semistream.master.pages import Counted, Order, read_each, stored_each
 
+_LEAST_STEP, _MOST_STEP = 1024, 65_536  # rows that are decoded at a time where few of a row group are wanted
+_BUFFER = 256 << 10  # bytes of a column that are read at a time then
+_FOOTER = 8  # times its bytes in a file that a footer takes in memory
 _MOST_READ = 4.0  # times the stored bytes that reading all pages one by one may move, or there is no index
 
 
@@ -192,21 +196,28 @@ class Named(Protocol):
         ...
 
 
+Scan = Callable[[Sequence[RowGroup], int | None], Iterator[pa.Table]]
+"""Gives all rows of row groups or raises an error: at once, or so many at a time, decoded as they are asked for."""
+
+
 class RowGroupPages:
-    """One version of Parquet files, read by `fetch`, which gives all rows of row groups or raises an error."""
+    """One version of Parquet files, whose row groups `scan` reads."""
 
     def __init__(
         self,
         source: Named,
         version: str,
         layout: Layout,
-        fetch: Callable[[Sequence[RowGroup]], pa.Table],
+        scan: Scan,
+        footers: Iterable[pq.FileMetaData],
         device: Device | None,
     ) -> None:
-        self._source, self._layout, self._fetch, self.version = source, layout, fetch, version
+        self._source, self._layout, self._scan, self.version = source, layout, scan, version
         self.schema, self.key = layout.schema, source.key
         self.order: Order = "key" if layout.fences else "none"
         self.indexed = layout.fences is not None
+        self.counted: Counted = "all" if layout.cut else "pages"
+        self.held_bytes = _FOOTER * sum(footer.serialized_size for footer in footers)
         self.device = device or Device()
         self.starts: I64 = layout.starts
         self._bytes = layout.page_bytes
@@ -234,14 +245,13 @@ class RowGroupPages:
         groups = list(dict.fromkeys(group for page in self._layout.pages[first : first + count] for group in page))
         if not self._layout.cut or count == len(self._layout.pages):
             return self._rows(groups, self.stored_bytes(first, count))
-        batches = [self._in_range(self._rows([group], group.nbytes), first, count) for group in groups]
-        return pa.concat_batches(batches)
+        some = int(self.starts[first + count] - self.starts[first])
+        return self._rows(groups, self.stored_bytes(first, count), partial(self._in_range, first, count), some)
 
-    def _in_range(self, rows: pa.RecordBatch, first: int, count: int) -> pa.RecordBatch:
-        """The rows whose home is one of these pages."""
+    def _in_range(self, first: int, count: int, rows: pa.Table, keyed: Bool) -> Bool:
+        """Which rows have one of these pages as their home."""
         homes = self.home([rows.column(name) for name in self.key])
-        inside = (homes >= first) & (homes < first + count)
-        return rows if inside.all() else rows.filter(pa.array(inside))
+        return keyed & (homes >= first) & (homes < first + count)
 
     @property
     def null_rows(self) -> int:
@@ -257,22 +267,35 @@ class RowGroupPages:
         """The rows with a null in the key, out of all row groups that have some."""
         if not self._layout.null_groups:
             return pa.RecordBatch.from_pylist([], self.schema)
-        return self._rows(self._layout.null_groups, self.null_bytes, keyed=False)
+        return self._rows(self._layout.null_groups, self.null_bytes, lambda _, keyed: ~keyed, self.null_rows)
 
-    def _rows(self, groups: Sequence[RowGroup], nbytes: int, keyed: bool = True) -> pa.RecordBatch:
-        """The rows of these row groups that have a key, or those that have none."""
+    def _rows(
+        self, groups: Sequence[RowGroup], nbytes: int, wanted: Wanted = lambda _, keyed: keyed, some: int | None = None
+    ) -> pa.RecordBatch:
+        """The rows of these row groups that are wanted, by default those that have a key.
+
+        With `some`, about as many as that, row groups are decoded in steps and the other rows are let go at once.
+        """
         with self._source.errors():
-            table = self.device.call(lambda: self._fetch(groups), nbytes=nbytes)
-        _, valid = self._form.normal([table.column(name) for name in self.key])
-        if not (valid.all() and keyed):
-            table = table.filter(pa.array(valid == keyed))
-        expected = sum(group.rows if keyed else group.total - group.rows for group in groups)
-        if table.num_rows != expected:
-            raise ConfigError(
-                f"{self._source}: {table.num_rows} rows where the footer says {expected}; write it again."
-            )
+            step = None if some is None else max(_LEAST_STEP, min(_MOST_STEP, some))
+            table = self.device.call(lambda: self._filtered(groups, wanted, step), nbytes=nbytes)
         batches = table.combine_chunks().to_batches() or [pa.RecordBatch.from_pylist([], self.schema)]
         return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+    def _filtered(self, groups: Sequence[RowGroup], wanted: Wanted, step: int | None) -> pa.Table:
+        found, seen = [self.schema.empty_table()], np.zeros(2, np.int64)
+        for table in self._scan(groups, step):
+            _, keyed = self._form.normal([table.column(name) for name in self.key])
+            seen += np.array([table.num_rows, keyed.sum()])
+            kept = wanted(table, keyed)
+            found.append(table if kept.all() else table.filter(pa.array(kept)))
+        expected = [sum(group.total for group in groups), sum(group.rows for group in groups)]
+        if seen.tolist() != expected:
+            raise ConfigError(
+                f"{self._source}: {seen[0]} rows, {seen[1]} with a key, where the footer says {expected[0]} and "
+                f"{expected[1]}; write it again."
+            )
+        return pa.concat_tables(found)
 
     def stored_many(self, first: I64, count: I64) -> I64:
         """Bytes that reading each of these runs of pages moves."""
@@ -284,6 +307,56 @@ class RowGroupPages:
 
     def close(self) -> None:
         """Nothing is held open between reads."""
+
+
+Wanted = Callable[[pa.Table, Bool], Bool]
+"""Which rows to keep, given the rows and which of them have a key."""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a store and where a file has it: by this name, or if that is None as one value."""
+
+    field: pa.Field
+    name: str | None
+    value: Any = None
+
+    def of(self, rows: pa.Table) -> pa.Array | pa.ChunkedArray:
+        """Its values in these rows of the file."""
+        kind = self.field.type
+        if self.name is not None:
+            found = rows[self.name]
+            if isinstance(found.type, pa.BaseExtensionType):
+                found = found.cast(found.type.storage_type)
+            return found if found.type == kind else found.cast(kind)
+        if self.value is None:
+            return pa.nulls(rows.num_rows, kind)
+        return pa.repeat(
+            self.value if isinstance(self.value, pa.Scalar) else pa.scalar(self.value, kind), rows.num_rows
+        )
+
+
+def decoded(
+    source: Any, footer: pq.FileMetaData, numbers: Sequence[int], columns: Sequence[Column], step: int | None
+) -> Iterator[pa.Table]:
+    """The rows of row groups of an open file, all of them at once, or `step` rows at a time.
+
+    In steps, neither whole row groups nor whole columns of a file are in memory.
+    """
+    stored = [name for name in dict.fromkeys(column.name for column in columns) if name is not None]
+    n_rows = sum(footer.row_group(at).num_rows for at in numbers)
+    options = {"metadata": footer, "coerce_int96_timestamp_unit": "us"}
+    if step is None or not stored:
+        reader = pq.ParquetFile(source, pre_buffer=True, **options)  # neighbouring columns by one request
+        tables = iter([reader.read_row_groups(list(numbers), columns=stored, use_threads=False)])
+    else:
+        reader = pq.ParquetFile(source, buffer_size=_BUFFER, pre_buffer=False, **options)
+        batches = reader.iter_batches(step, row_groups=list(numbers), columns=stored, use_threads=False)
+        tables = (pa.Table.from_batches([batch]) for batch in batches)
+    schema = pa.schema([column.field for column in columns])
+    for rows in tables:
+        given = rows if stored else pa.table({"": pa.nulls(n_rows)})
+        yield pa.table([column.of(given) for column in columns], schema=schema)
 
 
 def by_file(groups: Sequence[RowGroup]) -> list[tuple[int, list[int]]]:

@@ -8,12 +8,16 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
+from dovetail.engine.device import Device
+from dovetail.engine.secrets import shown
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.master.ranges import Ranges, Table, extended
+from dovetail.joins.semistream.master.pages import NoHistory
+from dovetail.joins.semistream.master.ranges import RangePages, Ranges, Table, extended
 
 T = TypeVar("T")
 _MOST_IDLE = 2
@@ -71,28 +75,49 @@ class Connections:
                 waiting.pop().close()
 
 
-class TableSource(Protocol):
-    """A table of a server, as a source describes it."""
+@dataclass(frozen=True, slots=True)
+class ServerTable(NoHistory, ABC):
+    """A table of a database server; the password is in the value but never shown.
 
-    @property
-    def url(self) -> str:
-        """The server, with the password."""
-        ...
+    `columns` are those of the time when the store was named; each has a name and, as `kind`, its type in the database.
+    """
 
-    @property
-    def columns(self) -> tuple[Any, ...]:
-        """The columns when the store was named; each has a name and, as `kind`, its type in the database."""
-        ...
+    url: str = field(repr=False)
+    table_name: str
+    columns: tuple[Any, ...]
+    ranges: Ranges
+    page_bytes: int
+    marker: str | None
+    advice: str = ""
 
-    @property
-    def ranges(self) -> Ranges:
-        """Its pages."""
-        ...
+    server: ClassVar[str]
+    connections: ClassVar[Connections]
 
-    @property
-    def page_bytes(self) -> int:
-        """About how large pages are."""
-        ...
+    @abstractmethod
+    def marker_of(self, connection: Any) -> str:
+        """The version that a connection sees."""
+
+    @abstractmethod
+    def reader(self, version: str | None) -> SnapshotReader:
+        """A connection that sees one version."""
+
+    def version(self) -> str:
+        """A value that changes with every commit that could change the table, or the user's own marker."""
+        connection, found = self.connections.using(self.url, self.marker_of)
+        self.connections.give_back(self.url, connection)
+        return found
+
+    def open(self, version: str | None = None, device: Device | None = None) -> RangePages:
+        """The table as it is now; a `ConfigError` if that is not the requested version: old ones cannot be read."""
+        reader = self.reader(version)
+        return RangePages(reader.ranges(), reader.version, reader, device)
+
+    def explain(self) -> str:
+        """The table in some lines."""
+        return f"{self}\n{self.ranges.explain(self.page_bytes)}" + (f"\n  {self.advice}" if self.advice else "")
+
+    def __str__(self) -> str:
+        return f"{self.server} table {self.table_name!r} at {shown(self.url)}"
 
 
 class SnapshotReader(ABC):
@@ -106,11 +131,20 @@ class SnapshotReader(ABC):
     connections: Connections
     errors: Callable[[str, str], AbstractContextManager[None]]
 
-    def __init__(self, source: TableSource, version: str | None) -> None:
+    def __init__(self, source: ServerTable, version: str | None) -> None:
         self._source = source
         self._closed = False
         connection, self.version = self._begun(version)
         self._keep(connection)
+
+    @property
+    @abstractmethod
+    def finds_keys(self) -> bool:
+        """Whether keys of these types can be sent."""
+
+    @abstractmethod
+    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order; None if one of them cannot be sent."""
 
     @abstractmethod
     def begin(self, connection: Any) -> tuple[str, tuple[Any, ...]]:

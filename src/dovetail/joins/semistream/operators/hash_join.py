@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,10 +12,10 @@ from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget, format_bytes
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import index_rows, match_indexed
-from dovetail.joins.semistream.operators.answers import SHIFT, RowStore, Shape
-from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
+from dovetail.joins.semistream.operators.answers import SHIFT, Shape
+from dovetail.joins.semistream.operators.operator import NothingWaits, SemiStreamJoin
 from dovetail.joins.semistream.operators.waiting import Rows
-from dovetail.joins.semistream.sizes import Footprint, Part, Sizes, footprint
+from dovetail.joins.semistream.sizes import Part, Sizes, footprint
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.master.pages import Pages
@@ -52,38 +52,12 @@ class HashJoin(SemiStreamJoin):
         return WholeMaster(self, budget, stream, shape, sizes)
 
 
-class WholeMaster(SemiStreamOperator):
+class WholeMaster(NothingWaits):
     """The running join: the table is built from one read, then only probed."""
 
     def __init__(self, *arguments: Any) -> None:
-        self._lent: int | None = None
         self._mask: int | None = None
         super().__init__(*arguments)
-
-    def stream_store(self, cost: Footprint) -> RowStore:
-        """Only the batch being pushed."""
-        return self.own(RowStore(self._stream_schema, self.budget.reserve("stream rows")))
-
-    def lend(self, batch: pa.RecordBatch) -> int:
-        """The chunk of the pushed batch."""
-        self._lent = self.stream.lend(batch)
-        return self._lent
-
-    @property
-    def waiting_rows(self) -> int:
-        """None ever wait."""
-        return 0
-
-    def work(self) -> Iterator[pa.RecordBatch]:
-        """There is no deferred work."""
-        return iter(())
-
-    def settle(self) -> Iterator[pa.RecordBatch]:
-        """Release the batch; all its rows were answered."""
-        if self._lent is not None:
-            self.stream.drop([self._lent])
-            self._lent = None
-        return iter(())
 
     def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """Answer the rows from the table, which is built for the first of them."""
@@ -116,14 +90,6 @@ class WholeMaster(SemiStreamOperator):
     def resize(self, sizes: Sizes) -> Iterator[pa.RecordBatch]:
         """There is one size only: all of the master data."""
         return iter(())
-
-    def snapshot(self) -> dict[str, pa.Table]:
-        """Nothing: no row ever waits, and the table is read again."""
-        return {}
-
-    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
-        """Nothing to restore."""
-        return []
 
     def adopted(self, changed: I64 | None) -> None:
         """The table is built when the next rows come."""

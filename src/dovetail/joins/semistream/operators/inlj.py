@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -15,11 +15,11 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.key_cache import hits_until
 from dovetail.joins.semistream.kernels.segment_match import empty_scratch, scratch_bytes
-from dovetail.joins.semistream.operators.answers import RowStore, Shape
+from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.master_rows import Loaded, Read
-from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
+from dovetail.joins.semistream.operators.operator import NothingWaits, SemiStreamJoin
 from dovetail.joins.semistream.operators.waiting import Rows, places_by_value
-from dovetail.joins.semistream.sizes import Footprint, Part, Sizes, asks_for_keys, footprint
+from dovetail.joins.semistream.sizes import Part, Sizes, asks_for_keys, footprint
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.master.pages import Pages
@@ -57,11 +57,10 @@ class Inlj(SemiStreamJoin):
         return PageByPage(self, budget, stream, shape, sizes)
 
 
-class PageByPage(SemiStreamOperator):
+class PageByPage(NothingWaits):
     """The running join: one load a row, and between loads the rows whose pages are kept."""
 
     def __init__(self, *arguments: Any) -> None:
-        self._lent: int | None = None
         super().__init__(*arguments)
         self._kept: dict[int, Loaded] = {}
         self._pages = self.budget.reserve("page cache")  # given back with the pages
@@ -84,31 +83,6 @@ class PageByPage(SemiStreamOperator):
         self._place, self._used = np.full(pages, -1, np.int32), np.zeros(places, np.int64)
         self._page = np.zeros(places, np.int64)
         self._requests = 0
-
-    def stream_store(self, cost: Footprint) -> RowStore:
-        """Only the batch being pushed."""
-        return self.own(RowStore(self._stream_schema, self.budget.reserve("stream rows")))
-
-    def lend(self, batch: pa.RecordBatch) -> int:
-        """The chunk of the pushed batch."""
-        self._lent = self.stream.lend(batch)
-        return self._lent
-
-    @property
-    def waiting_rows(self) -> int:
-        """None ever wait."""
-        return 0
-
-    def work(self) -> Iterator[pa.RecordBatch]:
-        """There is no deferred work."""
-        return iter(())
-
-    def settle(self) -> Iterator[pa.RecordBatch]:
-        """Release the batch; all its rows were answered."""
-        if self._lent is not None:
-            self.stream.drop([self._lent])
-            self._lent = None
-        return iter(())
 
     def take(self, rows: Rows) -> Iterator[pa.RecordBatch]:
         """One page after the other, as the rows ask for them; runs of rows whose pages are kept need none."""
@@ -210,14 +184,6 @@ class PageByPage(SemiStreamOperator):
         self.disk.scratch.probes[0] += self._wide.probes[0]
         self._wide.probes[0] = 0
         super().report(metrics)
-
-    def snapshot(self) -> dict[str, pa.Table]:
-        """Nothing: no row ever waits, and pages kept only save reads."""
-        return {}
-
-    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
-        """Nothing to restore."""
-        return []
 
     def adopted(self, changed: I64 | None) -> None:
         """Drop kept pages that changed."""

@@ -255,6 +255,45 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
 STREAM = "stream"
 
 
+class NothingWaits(SemiStreamOperator):
+    """A running join that answers every batch before the next one: no row waits, and nothing has to be restored."""
+
+    _lent: int | None = None
+
+    def stream_store(self, cost: Footprint) -> RowStore:
+        """Only the batch being pushed."""
+        return self.own(RowStore(self._stream_schema, self.budget.reserve("stream rows")))
+
+    def lend(self, batch: pa.RecordBatch) -> int:
+        """The chunk of the pushed batch."""
+        self._lent = self.stream.lend(batch)
+        return self._lent
+
+    @property
+    def waiting_rows(self) -> int:
+        """None ever wait."""
+        return 0
+
+    def work(self) -> Iterator[pa.RecordBatch]:
+        """There is no deferred work."""
+        return iter(())
+
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """Release the batch; all its rows were answered."""
+        if self._lent is not None:
+            self.stream.drop([self._lent])
+            self._lent = None
+        return iter(())
+
+    def snapshot(self) -> dict[str, pa.Table]:
+        """Nothing: no row ever waits, and what is kept only saves reads."""
+        return {}
+
+    def restore(self, snapshot: Mapping[str, pa.Table]) -> list[pa.RecordBatch]:
+        """Nothing to restore."""
+        return []
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SemiStreamJoin(ABC):
     """Stream rows joined with the master rows of equal key: the part that all algorithms share.

@@ -196,7 +196,8 @@ class Session:
         task = self.task
         spec = specification(task.request, task.wiring, self.pages, found.algorithm, found.sizes)
         try:
-            yield from self.timed(self.operator.resize(spec.fit(task.request.join_memory, self.stream)))
+            memory = task.request.beside(self.pages).join_memory
+            yield from self.timed(self.operator.resize(spec.fit(memory, self.stream)))
         except (BudgetExceeded, PlanError):  # these parts cannot change while it runs
             self.is_spent = True
 
@@ -267,13 +268,13 @@ def _first_decision(task: EnrichTask, pages: Pages, head: list[pa.RecordBatch], 
 def _opened(task: EnrichTask, pages: Pages, stream: pa.Schema, decision: Decision) -> SemiStreamOperator:
     """The running join in a budget of its own; sizes that do not fit this version are fitted again."""
     spec = specification(task.request, task.wiring, pages, decision.algorithm, decision.sizes)
+    memory = task.request.beside(pages).join_memory
     try:
-        return spec.open(MemoryBudget(task.request.join_memory, "enrich"), {"stream": stream})
+        return spec.open(MemoryBudget(memory, "enrich"), {"stream": stream})
     except (BudgetExceeded, PlanError):
         if decision.origin in ("explicit", "carried"):
             raise
-        budget = MemoryBudget(task.request.join_memory, "enrich")
-        return replace(spec, sizes=FITTED).open(budget, {"stream": stream})
+        return replace(spec, sizes=FITTED).open(MemoryBudget(memory, "enrich"), {"stream": stream})
 
 
 def changed_pages(task: EnrichTask, old: str, new: str) -> I64 | None:

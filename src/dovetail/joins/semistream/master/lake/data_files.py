@@ -5,26 +5,31 @@ Files are immutable, so that a footer is read once in a process however many ver
 
 from __future__ import annotations
 
-import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.remote import overlapped
+from dovetail.engine.secrets import hidden
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.row_groups import (
+    Column,
     Layout,
     RowGroup,
+    RowGroupPages,
     by_file,
     column_places,
+    decoded,
     known_keyed,
     laid_out,
     statistics_range,
@@ -34,15 +39,35 @@ Open = Callable[[str], Any]
 """Opens a file as Arrow reads it."""
 Match = Callable[[pa.Schema], Sequence[str | None]]
 """For each column of the table, its name in a file of this schema; None where the file does not have it."""
-_CREDENTIALS = re.compile(r"//[^/@\s]*@")
+_COUNTED = 65_536  # keys that are counted at a time
 _KEPT = 4  # layouts of versions that this process caches
 _layouts: dict[tuple[object, ...], DataFiles] = {}
 
 
-class TableHistory:
-    """A source whose versions are those of a table, which others write and clean up."""
+class TableHistory(ABC):
+    """A source whose versions are those of a table, which others write and clean up; `remedy` keeps old ones longer."""
 
     keeps_versions = True
+    key: tuple[str, ...]
+    remedy: ClassVar[str]
+
+    @abstractmethod
+    def files(self, version: str | None) -> tuple[str, DataFiles]:
+        """The name of a version, by default of the newest, and its files."""
+
+    def reading(self, version: str) -> TableVersion:
+        """A version as its pages name it."""
+        return TableVersion(str(self), self.key, version, self.remedy)
+
+    def open(self, version: str | None = None, device: Device | None = None) -> RowGroupPages:
+        """A version of the table; a `ConfigError` if it is gone, or a file of it is."""
+        name, files = self.files(version)
+        return RowGroupPages(self.reading(name), name, files.layout, files.scan, files.footers, device)
+
+    def explain(self) -> str:
+        """The table in some lines, with the reason if there is no index."""
+        name, files = self.files(None)
+        return f"{self}, version {name}\n{files.layout.explain(self.key, len(files.files))}"
 
     def changed(self, old: str, new: str) -> I64 | None:
         """Not known."""
@@ -73,16 +98,11 @@ class TableVersion:
                 f"or start the query from the current version."
             ) from error
         except (OSError, pa.ArrowException) as error:
-            reason = without_keys(error.strerror if isinstance(error, OSError) and error.strerror else str(error))
+            reason = hidden(error.strerror if isinstance(error, OSError) and error.strerror else str(error))
             raise ConfigError(f"cannot read {self.source}: {reason}; check permissions and the file.") from error
 
     def __str__(self) -> str:
         return self.source
-
-
-def without_keys(text: str) -> str:
-    """The text without what stands in front of a host: user and password."""
-    return _CREDENTIALS.sub("//", text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,13 +144,15 @@ class DataFiles:
     opener: Open
     layout: Layout
 
-    def fetch(self, groups: Sequence[RowGroup]) -> pa.Table:
-        """All rows of these row groups that are not deleted."""
-        runs = [partial(self._fetched, self.files[file], numbers) for file, numbers in by_file(groups)]
-        return pa.concat_tables(run() for run in runs)
+    @property
+    def footers(self) -> list[pq.FileMetaData]:
+        """The footers of all files, which stay in memory."""
+        return [file.footer for file in self.files]
 
-    def _fetched(self, file: DataFile, numbers: list[int]) -> pa.Table:
-        return _read(self.opener, file, numbers, self.schema, range(len(self.schema)))
+    def scan(self, groups: Sequence[RowGroup], step: int | None) -> Iterator[pa.Table]:
+        """All rows of these row groups that are not deleted."""
+        for file, numbers in by_file(groups):
+            yield from _read(self.opener, self.files[file], numbers, self.schema, range(len(self.schema)), step)
 
 
 def opened(
@@ -278,8 +300,9 @@ def _keyed(
     known = known_keyed(group.num_rows, statistics)
     if known is not None and (known == group.num_rows or total == group.num_rows):
         return min(known, total)
-    keys = _read(opener, file, [at], schema, indexes)
-    return int(key_form(schema, key).normal([keys.column(name) for name in key])[1].sum())
+    form = key_form(schema, key)
+    tables = _read(opener, file, [at], schema, indexes, _COUNTED)
+    return sum(int(form.normal([keys.column(name) for name in key])[1].sum()) for keys in tables)
 
 
 def _range(
@@ -298,30 +321,16 @@ def _range(
     return low, high
 
 
-def _read(opener: Open, file: DataFile, numbers: list[int], schema: pa.Schema, wanted: Sequence[int]) -> pa.Table:
+def _read(
+    opener: Open, file: DataFile, numbers: list[int], schema: pa.Schema, wanted: Sequence[int], step: int | None
+) -> Iterator[pa.Table]:
     """Columns of row groups without rows that were deleted, in the table's types."""
-    names = [file.names[at] for at in wanted]
-    stored = [name for name in dict.fromkeys(names) if name is not None]
+    fields = [schema.field(at) for at in wanted]
+    constants = file.listed.constants
+    columns = [Column(f, file.names[at], constants.get(f.name)) for at, f in zip(wanted, fields, strict=True)]
+    kept, start = file.kept(numbers), 0
     with naming(file.listed.path), opener(file.listed.path) as source:
-        reader = pq.ParquetFile(source, metadata=file.footer, coerce_int96_timestamp_unit="us")
-        rows = reader.read_row_groups(numbers, columns=stored, use_threads=False)
-        n_rows = sum(file.footer.row_group(at).num_rows for at in numbers)
-        columns = [
-            _constant(file.listed.constants.get(f.name), f.type, n_rows) if name is None else _as(rows[name], f.type)
-            for name, f in zip(names, (schema.field(at) for at in wanted), strict=True)
-        ]
-    table = pa.table(columns, schema=pa.schema([schema.field(at) for at in wanted]))
-    kept = file.kept(numbers)
-    return table if kept is None or kept.all() else table.filter(pa.array(kept))
-
-
-def _constant(value: Any, kind: pa.DataType, n_rows: int) -> pa.Array:
-    if value is None:
-        return pa.nulls(n_rows, kind)
-    return pa.repeat(value if isinstance(value, pa.Scalar) else pa.scalar(value, kind), n_rows)
-
-
-def _as(column: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    if isinstance(column.type, pa.BaseExtensionType):
-        column = column.cast(column.type.storage_type)
-    return column if column.type == kind else column.cast(kind)
+        for table in decoded(source, file.footer, numbers, columns, step):
+            here = None if kept is None else kept[start : start + table.num_rows]
+            start += table.num_rows
+            yield table if here is None or here.all() else table.filter(pa.array(here))

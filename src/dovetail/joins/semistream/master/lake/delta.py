@@ -12,22 +12,19 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.device import Device
 from dovetail.engine.files import system_at
 from dovetail.engine.kernels.arrays import Bool
 from dovetail.engine.remote import S3_SCHEMES, S3Access
+from dovetail.engine.secrets import hidden
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.lake.data_files import (
     DataFiles,
     Listed,
     TableHistory,
-    TableVersion,
     fits,
     opened,
-    without_keys,
 )
-from dovetail.joins.semistream.master.row_groups import RowGroupPages
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -65,6 +62,8 @@ class DeltaSource(TableHistory):
     named_at: int
     access: S3Access | None = field(default=None, repr=False, compare=False)
 
+    remedy = _REMEDY
+
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> DeltaSource:
         """The same table looked up by part of the key, with the index that statistics of it make."""
         return replace(self, key=key)
@@ -73,25 +72,14 @@ class DeltaSource(TableHistory):
         """The number of the newest version, and the beginning of the table's id."""
         return version_of(self._table(None))
 
-    def open(self, version: str | None = None, device: Device | None = None) -> RowGroupPages:
-        """A version of the table; a `ConfigError` if its log or a file of it is gone."""
-        name, files = self._files(version)
-        reading = TableVersion(str(self), self.key, name, _REMEDY)
-        return RowGroupPages(reading, name, files.layout, files.fetch, device)
-
-    def explain(self) -> str:
-        """The table in some lines, with the reason if there is no index."""
-        name, files = self._files(None)
-        return f"{self}, version {name}\n{files.layout.explain(self.key, len(files.files))}"
-
     def __str__(self) -> str:
-        return f"Delta table {without_keys(self.path)}"
+        return f"Delta table {hidden(self.path)}"
 
-    def _files(self, version: str | None) -> tuple[str, DataFiles]:
+    def files(self, version: str | None) -> tuple[str, DataFiles]:
+        """The name of a version, by default of the newest, and its files."""
         table = self._table(version)
         name = version_of(table)
-        reading = TableVersion(str(self), self.key, name, _REMEDY)
-        with reading.errors():
+        with self.reading(name).errors():
             system, base = system_at(self.path, self.access)
             opener = partial(_open, base, system, self.access)
             columns = self._columns(table)
@@ -129,7 +117,7 @@ class DeltaSource(TableHistory):
 def delta_source(path: str, key: str | Sequence[str], access: S3Access | None) -> DeltaSource:
     """The table at a path, with the columns of its newest version."""
     table = load(path, access, None, None)
-    check_features(table, f"Delta table {without_keys(path)}")
+    check_features(table, f"Delta table {hidden(path)}")
     fields = fields_of(table)
     schema = pa.schema([pa.field(column.name, column.type) for column in fields])
     names = key_form(schema, key).names
@@ -143,7 +131,7 @@ def load(path: str, access: S3Access | None, number: int | None, version: str | 
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError as error:
         raise ConfigError("Delta tables need the package deltalake: pip install 'dovetail[delta]'.") from error
-    shown, address = without_keys(path), path
+    shown, address = hidden(path), path
     scheme, _, rest = path.partition("://")
     if scheme in S3_SCHEMES:
         address = f"s3://{rest}"
@@ -158,7 +146,7 @@ def load(path: str, access: S3Access | None, number: int | None, version: str | 
                 f"version."
             ) from error
         missing = isinstance(error, TableNotFoundError)
-        reason = "there is no such table" if missing else without_keys(" ".join(str(error).split()))
+        reason = "there is no such table" if missing else hidden(" ".join(str(error).split()))
         raise ConfigError(f"cannot read Delta table {shown}: {reason}; correct the path, or check rights.") from None
 
 
@@ -213,7 +201,7 @@ def fields_of(table: DeltaTable) -> list[Field]:
         known: dict[str, Any] = described[column.name] if mapped else {}
         if mapped and column.type.num_fields:
             raise UnsupportedError(
-                f"column {column.name!r} of Delta table {without_keys(table.table_uri)} is nested, and the table has "
+                f"column {column.name!r} of Delta table {hidden(table.table_uri)} is nested, and the table has "
                 f"column mapping, by which files name its parts otherwise; build a page file from it."
             )
         physical = known.get(f"{_MAPPING}physicalName", column.name)
@@ -254,7 +242,7 @@ def listed_files(table: DeltaTable, named: Mapping[str, str]) -> list[Listed]:
         found.append(Listed(place, constants, kept.pop(whole, None)))
     if kept:
         raise ConfigError(
-            f"Delta table {without_keys(table.table_uri)} has deletion vectors of files that version "
+            f"Delta table {hidden(table.table_uri)} has deletion vectors of files that version "
             f"{version_of(table)} does not list: {sorted(kept)[0]}; compact it (REORG TABLE ... APPLY (PURGE))."
         )
     return found
@@ -267,9 +255,9 @@ def _deletion_vectors(table: DeltaTable) -> dict[str, Bool]:
     try:
         rows = pa.table(table.deletion_vectors())
     except Exception as error:  # the package has several classes for files of the log that it cannot read
-        reason = without_keys(" ".join(str(error).split()))
+        reason = hidden(" ".join(str(error).split()))
         raise ConfigError(
-            f"Delta table {without_keys(table.table_uri)}: deletion vectors of version {version_of(table)} cannot be "
+            f"Delta table {hidden(table.table_uri)}: deletion vectors of version {version_of(table)} cannot be "
             f"read: {reason}; {_REMEDY}, or start the query from the current version."
         ) from error
     kept = rows.column("selection_vector").combine_chunks()

@@ -8,22 +8,20 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
-from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.remote import S3Access
+from dovetail.engine.secrets import censored, hidden, is_secret
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.lake.data_files import (
     DataFiles,
     Listed,
     TableHistory,
-    TableVersion,
     fits,
     is_bytes,
     is_list,
@@ -31,7 +29,6 @@ from dovetail.joins.semistream.master.lake.data_files import (
     naming,
     opened,
 )
-from dovetail.joins.semistream.master.row_groups import RowGroupPages
 
 if TYPE_CHECKING:
     from pyiceberg.manifest import DataFile
@@ -40,7 +37,6 @@ if TYPE_CHECKING:
 
 EMPTY = "none"  # the version of a table that has no snapshot yet
 _REMEDY = "keep more snapshots (history.expire.min-snapshots-to-keep)"
-_SECRETS = ("secret", "password", "token", "credential", "access-key", "sas", "account-key")
 Properties = tuple[tuple[str, str], ...]
 
 
@@ -61,6 +57,8 @@ class IcebergSource(TableHistory):
     properties: Properties = field(default=(), repr=False)
     named_at: tuple[int, int] = (0, 0)
 
+    remedy = _REMEDY
+
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> IcebergSource:
         """The same table looked up by part of the key, with the index that statistics of it make."""
         return replace(self, key=key)
@@ -69,29 +67,18 @@ class IcebergSource(TableHistory):
         """The id of the current snapshot."""
         return version_of(self._table())
 
-    def open(self, version: str | None = None, device: Device | None = None) -> RowGroupPages:
-        """A snapshot of the table; a `ConfigError` if it has expired or a file of it is gone."""
-        name, files = self._files(version)
-        reading = TableVersion(str(self), self.key, name, _REMEDY)
-        return RowGroupPages(reading, name, files.layout, files.fetch, device)
-
-    def explain(self) -> str:
-        """The table in some lines, with the reason if there is no index."""
-        name, files = self._files(None)
-        return f"{self}, version {name}\n{files.layout.explain(self.key, len(files.files))}"
-
     def __str__(self) -> str:
-        return f"Iceberg table {self.table}" + (f" in catalog {self.catalog}" if self.catalog else "")
+        return f"Iceberg table {hidden(self.table)}" + (f" in catalog {self.catalog}" if self.catalog else "")
 
     def _table(self) -> Table:
         return load(self.catalog, self.properties, self.table)
 
-    def _files(self, version: str | None) -> tuple[str, DataFiles]:
+    def files(self, version: str | None) -> tuple[str, DataFiles]:
+        """The name of a snapshot, by default of the current one, and its files."""
         table = self._table()
         name = version or version_of(table)
-        reading = TableVersion(str(self), self.key, name, _REMEDY)
         snapshot = None if name == EMPTY else self._snapshot(table, name)
-        with reading.errors(), errors(self, self.properties):
+        with self.reading(name).errors(), errors(self, self.properties):
             planned = described(self.described)
             self._check(table, snapshot, planned)
             listed = partial(listed_files, table, snapshot, planned, str(self))
@@ -187,7 +174,7 @@ def load(catalog: str | None, properties: Properties, table: str) -> Table:
         from pyiceberg.table import StaticTable
     except ImportError as error:
         raise ConfigError("Iceberg tables need the package pyiceberg: pip install 'dovetail[iceberg]'.") from error
-    what = f"Iceberg table {table}"
+    what = f"Iceberg table {hidden(table)}"
     try:
         with errors(what, properties):
             if catalog is None:
@@ -196,8 +183,8 @@ def load(catalog: str | None, properties: Properties, table: str) -> Table:
             return found
     except FileNotFoundError as error:
         raise ConfigError(
-            f"cannot read {what}: {error.filename or error}: there is no such file; give the table's directory, which "
-            f"has metadata/version-hint.text, or one of its metadata files."
+            f"cannot read {what}: {hidden(str(error.filename or error))}: there is no such file; give the table's "
+            f"directory, which has metadata/version-hint.text, or one of its metadata files."
         ) from error
 
 
@@ -216,22 +203,14 @@ def errors(source: object, properties: Properties) -> Iterator[None]:
     except (ConfigError, PlanError, UnsupportedError, FileNotFoundError):
         raise
     except Exception as error:  # those of the catalog's own driver too
-        reason = censored(" ".join(str(error).partition("(Background on")[0].split()), properties)
+        text = " ".join(str(error).partition("(Background on")[0].split())
+        secrets = [value for name, value in properties if is_secret(name)]
+        reason = censored(text, [value for _, value in properties if "://" in value], secrets)
         # The driver's own error is not kept as the cause: its text may show what is hidden here.
         raise ConfigError(
             f"cannot read {source}: {type(error).__name__}: {reason}; check the catalog, the name of the table and "
             f"rights."
         ) from None
-
-
-def censored(text: str, properties: Properties) -> str:
-    """The text without secrets of the properties, however they are written there."""
-    secrets = [value for name, value in properties if any(part in name.lower() for part in _SECRETS)]
-    secrets += [found for _, value in properties if "://" in value and (found := urlsplit(value).password)]
-    for secret in secrets:
-        for form in {secret, unquote(secret), quote(secret, safe="")} - {""}:
-            text = text.replace(form, "***")
-    return text
 
 
 def version_of(table: Table) -> str:

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+from dovetail.engine.secrets import censored, check_escaped, shown
 from dovetail.errors import ConfigError, PlanError
-from dovetail.joins.semistream.master.postgres.connection import censored, without_password
 from dovetail.joins.semistream.master.snapshots import Connections
 
 PLACE = "\0"  # of a value in a statement: a character that no name has
@@ -24,8 +24,11 @@ _SESSION = (
 
 def check_url(url: str) -> str:
     """The URL; a `PlanError` if it is none of MySQL or MariaDB, names no database, or has an unknown option."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("mysql", "mariadb") or not parts.path.strip("/"):
+    is_ours = url.partition("://")[0] in ("mysql", "mariadb")
+    if is_ours:
+        check_escaped(url)
+    parts = urlsplit(url) if is_ours else None
+    if parts is None or not parts.path.strip("/"):
         raise PlanError(
             "the url is not of the form mysql://user:password@host:port/database; give it so, or with mariadb://.",
             argument="uri",
@@ -80,9 +83,9 @@ def as_config_errors(url: str, doing: str) -> Iterator[None]:
         yield
     except (pymysql.MySQLError, OSError) as error:
         hint = "check that the server runs and that the user may read the table"
-        reason = censored(" ".join(map(str, error.args)) or type(error).__name__, url)
+        reason = censored(" ".join(map(str, error.args)) or type(error).__name__, [url])
         # The driver's own error is not kept as the cause: its text may show what is hidden here.
-        raise ConfigError(f"{doing} {without_password(url)}: {reason}; {hint}.") from None
+        raise ConfigError(f"{doing} {shown(url)}: {reason}; {hint}.") from None
 
 
 def _reset(connection: Any) -> None:

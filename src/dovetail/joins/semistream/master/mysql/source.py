@@ -5,19 +5,16 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
-from dovetail.engine.device import Device
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.mysql.connection import CONNECTIONS, PLACE, as_config_errors, check_url, query
-from dovetail.joins.semistream.master.pages import NoHistory
-from dovetail.joins.semistream.master.postgres.connection import without_password
-from dovetail.joins.semistream.master.ranges import Bound, RangePages, Ranges, Table, fence_table, lay_out, quoted
-from dovetail.joins.semistream.master.snapshots import SnapshotReader
+from dovetail.joins.semistream.master.ranges import Bound, Ranges, Table, fence_table, lay_out, quoted
+from dovetail.joins.semistream.master.snapshots import ServerTable, SnapshotReader
 
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _COUNTERS = ("Innodb_lsn_current", "Innodb_redo_log_current_lsn")  # of MariaDB, and of MySQL from 8.0.30 on
@@ -31,26 +28,14 @@ _BY_BYTES = ("utf8mb4_0900_bin", "utf8mb4_nopad_bin")  # the order of UTF-8 byte
 
 
 @dataclass(frozen=True, slots=True)
-class MySqlSource(NoHistory):
-    """A table of a server; the password is in the value but never shown."""
+class MySqlSource(ServerTable):
+    """A table of a MySQL or MariaDB server."""
 
-    url: str = field(repr=False)
-    table_name: str
-    columns: tuple[MySqlColumn, ...]
-    ranges: Ranges
-    page_bytes: int
-    marker: str | None
-    advice: str = ""
+    server, connections = "MySQL", CONNECTIONS
 
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> MySqlSource:
         """The same table in ranges of part of its key."""
         return mysql_source(self.url, self.table_name, key, self.page_bytes, self.marker)
-
-    def version(self) -> str:
-        """A value that changes with every commit that could change the table, or the user's own marker."""
-        connection, found = CONNECTIONS.using(self.url, self.marker_of)
-        CONNECTIONS.give_back(self.url, connection)
-        return found
 
     def marker_of(self, connection: Any) -> str:
         """The version now: the user's marker, or the position in the log of the server's storage engine."""
@@ -59,17 +44,9 @@ class MySqlSource(NoHistory):
             return str(rows[0][0] if rows else None)
         return _position(connection)
 
-    def open(self, version: str | None = None, device: Device | None = None) -> RangePages:
-        """The table as it is now; a `ConfigError` if that is not the requested version: old ones cannot be read."""
-        reader = MySqlReader(self, version)
-        return RangePages(reader.ranges(), reader.version, reader, device)
-
-    def explain(self) -> str:
-        """The table in some lines."""
-        return f"{self}\n{self.ranges.explain(self.page_bytes)}" + (f"\n  {self.advice}" if self.advice else "")
-
-    def __str__(self) -> str:
-        return f"MySQL table {self.table_name!r} at {without_password(self.url)}"
+    def reader(self, version: str | None) -> MySqlReader:
+        """A connection that sees one version."""
+        return MySqlReader(self, version)
 
 
 def _position(connection: Any) -> str:

@@ -269,7 +269,7 @@ def current_version(path: Place) -> str:
 def _newest(path: Remote) -> Generation:
     for number in reversed(directories(path)):
         with contextlib.suppress(FileNotFoundError):  # a build that has not ended, or a version that was pruned
-            return _parsed(path, number, files.read(directory(path, number) / DESCRIPTION))
+            return _parsed(path, number, files.read_small(directory(path, number) / DESCRIPTION))
     raise _missing(path, MANIFEST)
 
 
@@ -351,7 +351,7 @@ def numbers(path: Place) -> list[int]:
 
 def _read(place: Place, path: Place) -> bytes:
     try:
-        return files.read(place)
+        return files.read_small(place)
     except FileNotFoundError as error:
         raise _missing(path, place.name) from error
     except OSError as error:

@@ -40,7 +40,7 @@ from dovetail.joins.semistream.master.page_file.generation import (
 from dovetail.joins.semistream.master.page_file.holds import prune
 from dovetail.joins.semistream.master.page_file.range_file import explain_ranges, open_cells
 from dovetail.joins.semistream.master.page_file.tables import REPAIR, open_index, page_table, part_table
-from dovetail.joins.semistream.master.pages import Order, read_each
+from dovetail.joins.semistream.master.pages import Counted, Order, read_each
 
 _FROM_A_STORE = 16 << 20  # so many that requests are always under way
 _AT_A_TIME = 1 << 20  # bytes of pages in which keys are looked up; more of them leave the processor's caches
@@ -57,6 +57,8 @@ class PageFile:
         self.path, self.generation = path, generation
         self.schema, self.key, self.version = generation.schema, generation.key, generation.version
         self.order: Order = generation.order
+        self.counted: Counted = "pages"
+        self.held_bytes = 0
         self.indexed = True
         self.device = device or Device()
         home = directory(path, generation.number)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import pyarrow as pa
 
+from dovetail.engine.secrets import censored, check_escaped, shown
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.snapshots import Connections
 
@@ -16,39 +17,21 @@ if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
 
 
-_HIDDEN = "***"
 _CONNECT_S = 10
 
 
 def check_url(url: str) -> str:
     """The URL, with a limit on how long connecting may take; a `PlanError` if it is no PostgreSQL URL."""
-    if urlsplit(url).scheme not in ("postgresql", "postgres"):
+    if url.partition("://")[0] not in ("postgresql", "postgres"):
         raise PlanError(
             "the url does not begin with postgresql://; give postgresql://user:password@host:port/database.",
             argument="uri",
         )
+    check_escaped(url)
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query, keep_blank_values=True))
     options.setdefault("connect_timeout", str(_CONNECT_S))
     return urlunsplit(parts._replace(query=urlencode(options, quote_via=quote)))
-
-
-def without_password(url: str) -> str:
-    """The URL as it may be shown: user, host and database."""
-    parts = urlsplit(url)
-    user = f"{parts.username}@" if parts.username else ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"{parts.scheme}://{user}{parts.hostname or ''}{port}{parts.path}"
-
-
-def censored(text: str, url: str) -> str:
-    """The text without the URL's password, however it is written there."""
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query))
-    for secret in (parts.password, options.get("password"), options.get("sslpassword")):
-        for form in {secret, unquote(secret), quote(secret, safe="")} if secret else ():
-            text = text.replace(form, _HIDDEN)
-    return text
 
 
 def connect(url: str) -> Connection:
@@ -85,9 +68,9 @@ def as_config_errors(url: str, doing: str) -> Iterator[None]:
         yield
     except adbc_driver_manager.Error as error:
         hint = "check that the server runs and that the user may read the table"
-        reason = censored(" ".join(str(error).split(". SQLSTATE")[0].split("Query was:")[0].split()), url)
+        reason = censored(" ".join(str(error).split(". SQLSTATE")[0].split("Query was:")[0].split()), [url])
         # The driver's own error is not kept as the cause: its text may show what is hidden here.
-        raise ConfigError(f"{doing} {without_password(url)}: {reason}; {hint}.") from None
+        raise ConfigError(f"{doing} {shown(url)}: {reason}; {hint}.") from None
 
 
 def _reset(connection: Connection) -> None:

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.device import Device
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.joins.semistream.master.pages import NoHistory
 from dovetail.joins.semistream.master.postgres.connection import (
     CONNECTIONS,
     as_config_errors,
     check_url,
     query,
     scalars,
-    without_password,
 )
 from dovetail.joins.semistream.master.ranges import (
     Bound,
-    RangePages,
     Ranges,
     Table,
     fence_table,
     lay_out,
     quoted,
 )
-from dovetail.joins.semistream.master.snapshots import SnapshotReader
+from dovetail.joins.semistream.master.snapshots import ServerTable, SnapshotReader
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -43,26 +39,14 @@ _DEFAULT_MARKER = "pg_relation_filenode($1::text::regclass)::text || '/' || pg_c
 
 
 @dataclass(frozen=True, slots=True)
-class PostgresSource(NoHistory):
-    """A table of a server; the password is in the value but never shown."""
+class PostgresSource(ServerTable):
+    """A table of a PostgreSQL server."""
 
-    url: str = field(repr=False)
-    table_name: str
-    columns: tuple[PgColumn, ...]
-    ranges: Ranges
-    page_bytes: int
-    marker: str | None
-    advice: str = ""
+    server, connections = "PostgreSQL", CONNECTIONS
 
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> PostgresSource:
         """The same table in ranges of part of its key."""
         return postgres_source(self.url, self.table_name, key, self.page_bytes, self.marker)
-
-    def version(self) -> str:
-        """A value that changes with every commit that could change the table, or the user's own marker."""
-        connection, found = CONNECTIONS.using(self.url, self.marker_of)
-        CONNECTIONS.give_back(self.url, connection)
-        return found
 
     def marker_of(self, connection: Connection) -> str:
         """The version that this connection's transaction sees."""
@@ -72,17 +56,9 @@ class PostgresSource(NoHistory):
             found = scalars(connection, self.marker)[0]
         return str(found)
 
-    def open(self, version: str | None = None, device: Device | None = None) -> RangePages:
-        """The table as it is now; a `ConfigError` if that is not the requested version: old ones cannot be read."""
-        reader = PostgresReader(self, version)
-        return RangePages(reader.ranges(), reader.version, reader, device)
-
-    def explain(self) -> str:
-        """The table in some lines."""
-        return f"{self}\n{self.ranges.explain(self.page_bytes)}" + (f"\n  {self.advice}" if self.advice else "")
-
-    def __str__(self) -> str:
-        return f"PostgreSQL table {self.table_name!r} at {without_password(self.url)}"
+    def reader(self, version: str | None) -> PostgresReader:
+        """A connection that sees one version."""
+        return PostgresReader(self, version)
 
 
 class PostgresReader(SnapshotReader):
