@@ -115,6 +115,14 @@ class Done(NamedTuple):
         return found
 
 
+class Rules(Protocol):
+    """What was produced from disk, or from blocks in memory."""
+
+    def has(self, blocks: Sequence[I64]) -> Bool:
+        """Which combinations of blocks, given by relation, were produced."""
+        ...
+
+
 class Stored(Protocol):
     """Rows on disk in numbered pieces."""
 
@@ -225,7 +233,7 @@ class Combinations:
         self,
         parts: Sequence[Part],
         steps: Sequence[Step],
-        done: Done | None = None,
+        done: Rules | None = None,
         visits: Sequence[Visits] = (),
         phase: str | None = None,
     ) -> Iterator[pa.RecordBatch]:
@@ -263,7 +271,7 @@ class Combinations:
         return self.settle([store.of_bucket(bucket).tolist() for store in self.blocks], rule, visits=visits)
 
     def settle(
-        self, numbers: Sequence[Sequence[int]], rule: Rule = "ticks", done: Done | None = None,
+        self, numbers: Sequence[Sequence[int]], rule: Rule = "ticks", done: Rules | None = None,
         visits: Sequence[Visits] = (),
     ) -> Iterator[pa.RecordBatch]:  # fmt: skip
         """Every combination of these blocks, given by input, that was not produced before.
@@ -274,7 +282,7 @@ class Combinations:
         return self._settle(sources, rule, done, visits)
 
     def _settle(
-        self, sources: list[Source], rule: Rule, done: Done | None, visits: Sequence[Visits]
+        self, sources: list[Source], rule: Rule, done: Rules | None, visits: Sequence[Visits]
     ) -> Iterator[pa.RecordBatch]:
         if not all(len(source.numbers) for source in sources):
             return
