@@ -411,16 +411,17 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Give all owed results of the rows so far, without ending: nothing is owed afterwards.
 
-        While no row is on disk, nothing is owed. Otherwise memory is empty afterwards, since its rows may have missed
-        rows that left before, and fewer results come early until it has filled again.
+        While no row is on disk, nothing is owed. Otherwise DINER and MINER join few new rows beside those in memory; in
+        other cases memory is empty afterwards, and fewer results come early until it has filled again.
         """
         self.begin({})
         yield from self._end_load(self.phase)
         if self.is_spilled:
             self.disk.release()
-            self.flush_all()
-            yield from self.disk.settle_all()
+            yield from self.disk.settle()
             self.all_met()
+        else:
+            self.disk.note_met()
 
     def _end_load(self, phase: str) -> Iterator[pa.RecordBatch]:
         """Join the rows collected in memory and spill them, while no chunk is arriving."""
@@ -439,7 +440,7 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
                 self.let_blocks_go(size)
         self.disk.renumber()
         for store in self.blocks:
-            store.drained, store.drained_blocks = self.clock, len(store)
+            store.drained = self.clock
 
     @property
     def is_spilled(self) -> bool:

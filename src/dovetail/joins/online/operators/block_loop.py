@@ -21,6 +21,7 @@ from dovetail.joins.online.blocks import Part
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.combinations import Combinations, Done, Step, neighbours, reduced
 from dovetail.joins.online.operators.ended import Produced, Reloaded, room_to_reload
+from dovetail.joins.online.operators.in_memory import makes_room, settle_new
 from dovetail.joins.online.operators.parts import Disk
 
 Arrange = Callable[[int], list[int]]
@@ -202,6 +203,17 @@ class BlockLoop(Disk):
         if not self._settles:
             return self.react(_never)
         return self.combinations.settle([store.living().tolist() for store in self.blocks], done=self.done())
+
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """All owed results: of new rows beside those in memory if they are few, else of all rows from disk."""
+        if room := makes_room(self.join):
+            return settle_new(self.combinations, self.done(), room)
+        return super().settle()
+
+    def note_met(self) -> None:
+        """Rows that leave memory later are not new then."""
+        for store in self.blocks:
+            store.drained = self.join.clock
 
     def done(self) -> Done | Produced:
         """The combinations that nested loops and reloaded rows have produced so far."""

@@ -123,6 +123,14 @@ class Disk:
         """All owed results of rows on disk; memory is empty."""
         return iter(())
 
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """All owed results, in the middle of the input; by default memory is empty afterwards."""
+        self.join.flush_all()
+        yield from self.settle_all()
+
+    def note_met(self) -> None:
+        """Note that all rows, none of which is on disk, have met."""
+
     def renumber(self) -> None:
         """Reset the bookkeeping after all answers of rows on disk were given; blocks may have new numbers."""
 
