@@ -41,6 +41,12 @@ class Family:
 
 
 _SIMULATED, _TPCH = ("joins/semistream", "bench/simulation.py"), "bench/experiments/tpch.py"
+COUNTED_SEMISTREAM = (
+    *(f"engine/{part}" for part in ("kernels", "columns", "memory", "device", "clock")),
+    "workloads", "bench/simulation.py", "bench/experiments/semistream", _TPCH,
+    *(f"joins/semistream/{part}" for part in ("operators", "kernels", "cost", "sizes", "request", "master/pages")),
+)  # fmt: skip
+"""The code that decides figures on the simulated disk: neither stores nor Spark."""
 FAMILIES = {
     "semistream": Family("Semi-stream joins", "Naeem 2012", ("workloads", *_SIMULATED, _TPCH), on=("simulated",)),
     "online": Family("Online joins", "Bornea 2010", ("joins/online", "workloads")),
@@ -168,8 +174,8 @@ class Experiment:
 
     `places` are the figures and tables of the source that it repeats, as the source numbers them. `claim` is what the
     source says, in our words. The first word of the name is the family. `measures` are the parts of the library
-    (`joins/online` ...) whose code decides the figures: once one of them changes, kept figures are stale. A wrong
-    answer is an exception, never a finding.
+    (`joins/online` ...) whose code decides the figures: once one of them changes, or the `table` that describes the
+    experiment (file.toml#name), kept figures are stale. A wrong answer is an exception, never a finding.
     """
 
     name: str
@@ -180,6 +186,7 @@ class Experiment:
     source: str = ""
     requires: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
+    table: str = ""
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
@@ -187,9 +194,10 @@ class Experiment:
                 f"experiment {self.name!r} must be named after its family: one of {tuple(FAMILIES)}, and -."
             )
         own, spark = FAMILIES[self.family], ("spark",) if self.ground == "measured" else ()
-        places = (f"bench/experiments/{self.family}", f"bench/experiments/{self.family}.toml")
+        places = (f"bench/experiments/{self.family}", self.table)
         object.__setattr__(self, "source", self.source or own.source)
-        object.__setattr__(self, "measures", self.measures or ("engine", *own.code, *spark, *places))
+        code = (*self.measures, self.table) if self.measures else ("engine", *own.code, *spark, *places)
+        object.__setattr__(self, "measures", tuple(filter(None, code)))
 
     @property
     def family(self) -> str:

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import threading
+import tomllib
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -69,7 +70,10 @@ def _git(directory: Path, *arguments: str) -> str | None:
 
 
 def digest(parts: Iterable[str]) -> str:
-    """One digest of all Python sources in these parts of the package or of `bench` (`online`, `bench/cases` ...)."""
+    """One digest of all Python sources in these parts of the package or of `bench` (`online`, `bench/cases` ...).
+
+    `bench/experiments/online.toml#online-zipf` is one table of a file, with the one that it is like.
+    """
     found = hashlib.sha256()
     for part in sorted(set(parts)):
         found.update(f"{part} {_digest_of(part)}\n".encode())
@@ -79,13 +83,22 @@ def digest(parts: Iterable[str]) -> str:
 @cache
 def _digest_of(part: str) -> str:
     root = BENCH.parent if part.partition("/")[0] == BENCH.name else PACKAGE
-    place = root / part
+    path, _, table = part.partition("#")
+    place = root / path
+    if table:
+        return hashlib.sha256(repr(_table_of(place, table)).encode()).hexdigest()
     files = sorted(place.rglob("*.py")) if place.is_dir() else [place if place.suffix else place.with_suffix(".py")]
     found = hashlib.sha256()
     for file in files:
         found.update(str(file.relative_to(root)).encode())
         found.update(file.read_bytes())
     return found.hexdigest()
+
+
+def _table_of(file: Path, name: str) -> list[dict[str, Any]]:
+    """A table of a TOML file, and the one that it is like."""
+    tables = tomllib.loads(file.read_text())
+    return [tables[name], tables.get(tables[name].get("like", ""), {})]
 
 
 def tree_rss(pid: int | None = None) -> int:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 import tests.oracle as oracle
+from tests.online.multiway import multi_schedules
 from tests.online.restarts import steps
 from tests.online.schedules import BUDGET, EVERY, Case, pairs_of, random_case, wrong
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.diner import Diner
 from dovetail.joins.online.operators.hash_joins import EarlyHashJoin
 from dovetail.joins.online.sizes import Sizes
 
@@ -54,7 +57,7 @@ class ForgetsDrains(OnlineOperator):
     def all_met(self) -> None:
         super().all_met()
         for store in self.blocks:
-            store.drained = store.drained_blocks = 0
+            store.drained = 0
 
 
 class RetiresWhatIsOwed(OnlineOperator):
@@ -138,3 +141,59 @@ def test_unique_keys_and_drains_go_together() -> None:
 def _timed(rng: np.random.Generator, column: str) -> pa.Table:
     times = np.arange(300) - rng.integers(0, 6, 300)
     return pa.table({"k": rng.integers(0, 5, 300), "t": times, column: np.arange(300)})
+
+
+def _drained(beside: bool, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], int, int]:
+    """Rows in memory after each drain, rows flushed and blocks read, of small batches that are drained one by one."""
+    if not beside:
+        monkeypatch.setattr("dovetail.joins.online.operators.block_loop.makes_room", lambda join: 0)
+    rng = np.random.default_rng(4)
+    left, right = (pa.table({"k": rng.integers(0, 900, 3000), c: np.arange(3000)}) for c in "ab")
+    spec = Diner(on=("k",), sizes=Sizes(memory_rows=1500, block_rows=25))
+    out, held = list[pa.RecordBatch](), list[int]()
+    with spec.open(MemoryBudget(1 << 20), {"left": left.schema, "right": right.schema}) as operator:
+        for start in range(0, 3000, 50):
+            for side, table in (("left", left), ("right", right)):
+                out += operator.push(side, table.slice(start, 50).combine_chunks().to_batches()[0])
+            out += operator.drain()
+            held.append(int(operator.rows.held.sum()))
+            operator.retire(operator.clock - 2500 if start > 1500 else 0)
+        out += operator.finish()
+    pairs = oracle.equi_join(left.to_pylist(), right.to_pylist(), [("k", "k")])
+    near = oracle.bag((a["a"], b["b"]) for a, b in pairs if a and b)
+    got = pairs_of(out)
+    assert not got - near
+    assert all(count == 1 for count in got.values())
+    flushed, read = (sum(operator.metrics.value(name, side) for side in operator.names)
+                     for name in ("rows_flushed", "blocks_read"))  # fmt: skip
+    return held, flushed, read
+
+
+def test_a_drain_of_few_new_rows_leaves_memory_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    held, flushed, _ = _drained(True, monkeypatch)
+    full = held[20:]
+    assert min(full) > 1000
+    emptied, all_flushed, _ = _drained(False, monkeypatch)
+    assert min(emptied[20:]) == 0
+    assert flushed < all_flushed
+
+
+@pytest.mark.parametrize("tree", ["pair", "chain3", "sstar4", "snowflake6"])
+def test_joins_of_many_inputs_are_drained_beside_memory(tree: str) -> None:
+    kept = 0
+    for seed in range(6):
+        case = multi_schedules.random_multi("miner", tree, 9000 + seed, rows=1.0)
+        case = replace(case, spec=replace(case.spec, sizes=replace(case.spec.sizes, memory_rows=15, block_rows=2)))
+        out, seen = list[pa.RecordBatch](), dict.fromkeys(case.tables, 0)
+        with case.spec.open(MemoryBudget(1 << 20), case.schemas) as operator:
+            for piece in case.pieces:
+                out += operator.push(piece[0], case.batch(piece))
+                seen[piece[0]] += piece[2]
+                if len(out) % 3 == 0:
+                    out += operator.drain()
+                    kept += operator.is_spilled and int(operator.rows.held.sum()) > 0
+                    part = replace(case, tables={n: t.slice(0, seen[n]) for n, t in case.tables.items()})
+                    assert multi_schedules.combinations_of(out, case) == part.expected(), (tree, seed)
+            out += operator.finish()
+        assert multi_schedules.wrong(multi_schedules.combinations_of(out, case), case) == (0, 0)
+    assert kept > 3

@@ -108,6 +108,9 @@ _ARROW_ROWS: Final = 10_000  # of both sides together, as Spark hands them over 
 _CODES: Final = 16  # bytes
 _CLOSE: Final = 2.0  # candidates within so many times the best of the first round are timed again
 _ROUNDS: Final = 6
+_EXAM_ROUNDS: Final = 3
+_EXAM_SECONDS: Final = 900.0
+"""Processor time after which the exam takes no more settings."""
 _TAIL, _LONG = ((0.9, 5), (0.1, 200)), ((0.98, 20), (0.02, 2_000))
 _PAIRS: Final = (
     Pair(Mix.even(0.1, 10), Mix.even(0.1, 10), 200_000),
@@ -203,13 +206,13 @@ class _Timed:
             raise DataError(f"{price.label} gave {given:,} pairs of {self.setting}, not {self.pairs:,}.")
         return seconds
 
-    def chosen(self) -> Chosen:
+    def chosen(self, rounds: int = _ROUNDS) -> Chosen:
         """The best time of every candidate, those near the best in more rounds, one after the other in each."""
         prices = self.choice.prices
         best = {price.label: self.seconds(price) for price in prices}
         edge = _CLOSE * min(best.values())
         close = [price for price in prices if best[price.label] <= edge or price is self.choice.best]
-        for _ in range(_ROUNDS):
+        for _ in range(rounds):
             for price in close:
                 best[price.label] = min(best[price.label], self.seconds(price))
         return Chosen(str(self.setting), self.choice.best.label, best)
@@ -256,12 +259,19 @@ def constants(found: Sequence[Chosen]) -> dict[str, int]:
 
 
 def exam(bench: BenchContext) -> Figures:
-    """Settings of the exam and settings drawn at random: the choices, and what a constant answer would give."""
-    from bench.experiments.models.exam import drawn, exam_grid
+    """Settings of the exam and settings drawn at random: the choices, and what a constant answer would give.
+
+    It ends after a fixed processor time, or when all settings are done.
+    """
+    from bench.experiments.models.exam import in_turn
 
     warm()
-    made, held_out = ([_Timed(setting).chosen() for setting in some()] for some in (exam_grid, drawn))
-    found = [*made, *held_out]
+    began, found, held_out = time.process_time(), list[Chosen](), list[Chosen]()
+    for is_drawn, setting in in_turn():
+        if time.process_time() - began > _EXAM_SECONDS:
+            break
+        found.append(_Timed(setting).chosen(_EXAM_ROUNDS))
+        held_out += found[-1:] * is_drawn
     table = settings_table(found, "Least processor times of all candidates", 1e3, "ms")
     named = {
         "constants": constants(found),

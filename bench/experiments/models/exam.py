@@ -54,6 +54,14 @@ def _all_long() -> Iterator[ChoiceSetting]:
         yield ChoiceSetting(Pair(Mix.even(0.004, 5), Mix.even(rate, length), 12_000), 12, "1MB")
 
 
+def in_turn() -> Iterator[tuple[bool, ChoiceSetting]]:
+    """All settings, those drawn at random among the others, so that a run that is cut short has both kinds; and
+    whether each was drawn."""
+    made, held_out = list(exam_grid()), list(drawn())
+    places = [(at / len(some), some is held_out, one) for some in (made, held_out) for at, one in enumerate(some)]
+    return ((is_drawn, one) for _, is_drawn, one in sorted(places, key=lambda place: place[:2]))
+
+
 def exam_grid() -> Iterator[ChoiceSetting]:
     """Settings made so that sort-merge, time sweep and forward scan each have theirs."""
     yield from _few_long()
@@ -66,10 +74,14 @@ _RANDOM: Final = 48
 _RELATIONS: Final[tuple[RelationName, ...]] = ("overlapping", "overlapping", "overlapping", "covers", "overlaps")
 
 
-def drawn() -> Iterator[ChoiceSetting]:
+HELD_OUT: Final = 4_711
+"""The seed of the settings that are reported. Models are fitted on settings of other seeds."""
+
+
+def drawn(seed: int = HELD_OUT, settings: int = _RANDOM) -> Iterator[ChoiceSetting]:
     """Settings drawn at random, on which nothing was fitted."""
-    rng, given = np.random.default_rng(4_711), 0
-    while given < _RANDOM:
+    rng, given = np.random.default_rng(seed), 0
+    while given < settings:
         span = int(rng.integers(5_000, 25_000))
         pair = Pair(_drawn_mix(rng, span), _drawn_mix(rng, span), span)
         memory, payload = rng.choice(["1MB", "1MB", "2MB", "4MB", "32MB"]), int(rng.choice([0, 4, 12]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
 from bench.experiment import Chart, Grid, by_column
@@ -14,7 +15,8 @@ from bench.experiments.semistream.printed import UNITS
 from bench.experiments.semistream.sweeps import by_size
 from bench.judge import Figures
 from bench.simulation import SOURCE_DISK
-from dovetail.engine.profile import load_profile
+from dovetail.calibrate.measure import calibrate
+from dovetail.engine.profile import Profile
 from dovetail.joins.semistream.cost.distribution import Zipf
 from dovetail.joins.semistream.cost.models import MODELS, predict
 from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, Policy, Prediction, Setting, UnitCosts, from_profile
@@ -116,9 +118,16 @@ def hybrid_cost(runner: Runner) -> Figures:
     return Figures.of(rows, names, hybrid=more.named, note=runner.note)
 
 
+@cache
+def _calibrated() -> Profile:
+    """The costs of steps on this machine as it is now, whether or not it was calibrated before."""
+    return calibrate(quick=True, with_spark=False).profile
+
+
 def units_of(pages: Pages) -> UnitCosts:
-    """This machine's costs: reads of this store as they were just timed; rows come from an array, not from the JVM."""
-    return replace(from_profile(load_profile(), read=measured_reads(pages)), receive=0.0)
+    """This machine's costs, as they were just timed: steps, and reads of this store; rows come from an array, not from
+    the JVM."""
+    return replace(from_profile(_calibrated(), read=measured_reads(pages)), receive=0.0)
 
 
 def calculated(of: Point, pages: Pages, costs: UnitCosts) -> Prediction:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from dovetail.engine.clock import Clock, VirtualClock
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.operator import Operator, OperatorError, Specification
+from dovetail.engine.operator import Ends, Operator, OperatorError, Specification
 from dovetail.errors import PlanError
 
 Order = Literal["random", "round_robin", "sequential"]
@@ -145,6 +145,8 @@ class LocalRun(Iterator[pa.RecordBatch]):
                 item = next(live[side].items, None)
                 if item is None:
                     del live[side]
+                    if isinstance(operator, Ends):
+                        operator.end(side)
                 elif isinstance(item, Pause):
                     live[side].pause(self.clock.now_ns(), item.seconds)
                 else:

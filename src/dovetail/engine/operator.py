@@ -1,6 +1,6 @@
 """Defines the contract of joins: a frozen specification opens a running operator, and a host drives it.
 
-Each ability that only some operators have is a capability with a name and one method: `Drains`, `Snapshots`,
+Each ability that only some operators have is a capability with a name and one method: `Ends`, `Drains`, `Snapshots`,
 `Restores`, `Retires`, `Resizes`. A host asks for a capability, never for a class.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import Protocol, Self, TypeVar, runtime_checkable
 
 import pyarrow as pa
 
@@ -69,6 +69,15 @@ class Operator(Protocol):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+
+@runtime_checkable
+class Ends(Protocol):
+    """The capability to use memory otherwise once some inputs have ended."""
+
+    def end(self, side: str) -> None:
+        """Note that no more batches of this side come; it may be said more than once."""
+        ...
 
 
 class Drains(Protocol):

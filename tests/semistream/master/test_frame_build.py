@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from tests.semistream.master.models import assert_is, keys_of, master
 
-from dovetail.errors import ConfigError, DataError, PlanError
+from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.page_file import writer as index_merge
 from dovetail.joins.semistream.master.page_file.generation import load_version
 from dovetail.joins.semistream.master.page_file.writer import Part
@@ -79,6 +79,28 @@ def test_a_rebuild_is_the_next_generation_and_a_failed_one_is_none(spark: SparkS
     assert store.at(first).starts.tolist() == [0, 3]
 
 
+def test_a_page_file_is_laid_out_again_by_a_log_of_accesses(spark: SparkSession, tmp_path: Path) -> None:
+    rows = pa.table({"k": [*range(50), None], "name": [f"n{n}" for n in range(51)]})
+    store = MasterStore.build(frame(spark, rows), tmp_path / "p", "k", order="hash", page="1KB", keep_nulls=True)
+    assert store.explain().count("order hash, ranges of hashes") == 1
+    old = store.version()
+    log = frame(spark, pa.table({"k": [7] * 5 + [3] * 9 + [41] + [99] * 20 + [None], "at": range(36)}))
+    again = store.relayout(log, page=64)
+    assert again.at().read(0, 5)["k"].to_pylist()[:3] == [3, 7, 41]
+    assert sorted(row["k"] for row in again.at().read(0, len(again.at().starts) - 1).to_pylist()) == list(range(50))
+    assert again.with_nulls().at().read(len(again.at().starts) - 1, 1).to_pylist() == [{"k": None, "name": "n50"}]
+    assert again.schema == store.schema
+    assert store.at(old).order == "none"
+    assert again.at().order == "frequency"
+    with pytest.raises(PlanError, match=r"the log is without \['k'\]"):
+        store.relayout(log.select("at"))
+    ranges = MasterStore.build(
+        frame(spark, pa.table({"a": [1], "b": [2], "v": [3]})), tmp_path / "r", bounds=("a", "b")
+    )
+    with pytest.raises(UnsupportedError, match="cannot be laid out again"):
+        ranges.relayout(log)
+
+
 def test_nested_columns_and_times(spark: SparkSession, tmp_path: Path) -> None:
     df = spark.sql(
         "SELECT id AS k, named_struct('a', id, 'b', array('x')) AS s, map('m', id) AS m, timestamp_seconds(id) AS t, "
@@ -93,7 +115,7 @@ def test_nested_columns_and_times(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     none = frame(spark, pa.table({"k": pa.array([None], pa.int64()), "v": ["x"]}))
-    for order in ("key", "none"):
+    for order in ("key", "hash", "none"):
         pages = MasterStore.build(none, tmp_path / order, "k", order=order).at()  # type: ignore[arg-type]
         assert pages.starts.tolist() == [0]
         assert pages.home([pa.array([1, None])]).tolist() == [-1, -1]

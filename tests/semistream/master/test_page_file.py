@@ -16,13 +16,15 @@ from dovetail.engine.clock import VirtualClock
 from dovetail.engine.device import Device
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import Texts
+from dovetail.joins.semistream.master.page_file.generation import load_version
+from dovetail.joins.semistream.master.page_file.tables import page_table
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
 
 COMPOSITES = [("int", "text"), ("text", "int"), ("text", "text"), ("wide", "date", "bytes"), ("bool", "small")]
 
 
-@pytest.mark.parametrize("order", ["key", "frequency", "none"])
+@pytest.mark.parametrize("order", ["key", "frequency", "hash", "none"])
 @pytest.mark.parametrize("kinds", [*((kind,) for kind in KINDS), *COMPOSITES], ids="-".join)
 def test_every_key_is_whole_in_its_home_page(kinds: tuple[str, ...], order: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(len(kinds) + len(kinds[0]))
@@ -102,6 +104,27 @@ def test_rows_lie_in_the_order_asked_for(tmp_path: Path) -> None:
             *np.cumsum({"key": [2, 1, 2], "frequency": [2, 2, 1]}.get(order, [2, 2, 1])),
         ]
     assert rows == {"key": [1, 3, 2, 0, 4], "frequency": [1, 3, 0, 4, 2], "none": [0, 4, 1, 3, 2]}
+
+
+def test_an_index_of_hashes_takes_some_bytes_a_page_however_wide_keys_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = pa.table({"k": [f"{n:0500d}" for n in range(900)], "row": range(900)})
+    write_pages(tmp_path / "p", table, "k", "hash", "4KB", unique=True)
+    found = load_version(tmp_path / "p")
+    assert found.index is None
+    assert page_table(tmp_path / "p", found).column("first").type == pa.int64()
+    assert "order hash, ranges of hashes, keys unique" in MasterStore.open(tmp_path / "p").explain()
+    with pytest.raises(DataError, match="occur more than once"):
+        write_pages(tmp_path / "p", pa.table({"k": ["a", "b", "a"]}), "k", "hash", unique=True)
+    # Keys of one hash are one group: with six bits, some 14 keys share each, and all are still found and told apart.
+    monkeypatch.setattr("dovetail.joins.semistream.keys.folded", lambda _, codes: codes & 63)
+    write_pages(tmp_path / "q", table, "k", "hash", 1, unique=True)
+    with closing(MasterStore.open(tmp_path / "q").at()) as pages:
+        assert len(pages.starts) - 1 <= 64
+        home = pages.home([table["k"].combine_chunks()])
+        for page in range(len(pages.starts) - 1):
+            assert sorted(pages.read(page, 1)["row"].to_pylist()) == np.flatnonzero(home == page).tolist()
 
 
 def test_text_sorts_by_its_bytes_and_parts_one_after_the_other(tmp_path: Path) -> None:

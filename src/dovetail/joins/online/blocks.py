@@ -289,8 +289,8 @@ class Blocks:
         self.largest = 0
         self.retired = 0
         """Rows that arrived up to this tick have left; blocks with younger rows still contain them on disk."""
-        self.drained = self.drained_blocks = 0
-        """The tick up to which all rows have been joined with each other, and the number of blocks at that time."""
+        self.drained = 0
+        """The tick up to which all rows have been joined with each other."""
         self.before = (0, 0, 0)
         """Blocks written, blocks read and bytes written in earlier files that this one replaced."""
 

@@ -285,6 +285,8 @@ class Running:
             yield from self._settled()
         elif event.kind == "finish":
             yield from self.operator.finish()
+        elif event.kind == "end":
+            self.operator.end(self._names[event.side])
         elif event.kind == "budget":
             yield from self.operator.resize(event.units)
         else:
@@ -359,6 +361,7 @@ class Running:
             found[f"blocks_flushed {side}"] = store.blocks_written
             found[f"blocks_read {side}"] = store.blocks_read
             found[f"bytes_flushed {side}"] = store.bytes_written
+            found[f"rows_reloaded {side}"] = operator.metrics.value("rows_reloaded", side)
         return found
 
     def peaks(self) -> dict[str, int]:

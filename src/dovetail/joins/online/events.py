@@ -9,13 +9,14 @@ import pyarrow as pa
 
 from dovetail.engine.packing import pack, unpack, unpack_rows
 
-Kind = Literal["push", "idle", "settle", "finish", "budget"]
+Kind = Literal["push", "idle", "settle", "end", "finish", "budget"]
 _PIECE = 32 << 20  # bytes of one stored value, apart from a single message that is larger
 
 
 class Event(NamedTuple):
     """Rows of a side (`push`), `times` pauses of `units` units of work (`idle`), all owed pairs (`settle`), the end.
 
+    `end` is that of one side, before or after its rows; `finish` is that of all.
     `budget` raises the budget to `units` bytes, if it is smaller. `rows` is an Arrow record batch, without its schema.
     """
 

@@ -39,6 +39,8 @@ AUTO: dict[str, str] = {"online_join": "diner", "online_multijoin": "miner"}
 Owed = Literal["idle", "batch"]
 REACTS = ("diner", "xjoin", "hmj", "rpj", "miner")
 """Joins with a reactive phase."""
+RELOADS = ("diner", "miner")
+"""Joins that reload ended inputs while one is left."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -353,7 +353,25 @@ def dense_index(codes: I64, pages: I64) -> tuple[I64, I32, I64]:
     return codes, pages.astype(np.int32), np.unique(clashes)
 
 
-Index = Fences | Dense
+def hashes_of(keys: Normal) -> Numbers:
+    """A hash of each key, spread over all 64 bits whatever the keys are; equal keys have equal ones."""
+    codes = keys.codes()
+    return Numbers(folded(np.zeros(len(codes), np.int64), codes))
+
+
+@dataclass(frozen=True, slots=True)
+class Buckets:
+    """The first and the last hash of every page, of pages in the order of hashes: 16 bytes a page, however wide keys
+    are. Keys of one hash are in one page."""
+
+    fences: Fences
+
+    def home(self, keys: Normal, valid: Bool) -> I64:
+        """The page in whose range of hashes a key lies; -1 for hashes between pages, beyond them, or null."""
+        return self.fences.home(hashes_of(keys), valid)
+
+
+Index = Fences | Dense | Buckets
 
 
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())

@@ -16,7 +16,7 @@ from dovetail.engine.columns import row_bytes
 from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.operator import Drains, OperatorBase, OperatorError, Resizes, Restores, Retires, Until
+from dovetail.engine.operator import Drains, Ends, OperatorBase, OperatorError, Resizes, Restores, Retires, Until
 from dovetail.errors import BudgetExceeded
 from dovetail.joins.online.answers import ARRIVING, CLEANUP, REACTIVE, Answers, Asked, Progress
 from dovetail.joins.online.blocks import Blocks, Leaving
@@ -57,7 +57,7 @@ Stored = Iterable[tuple[str, pa.RecordBatch]]
 """Rows with their input, in order of arrival, that are joined with each other."""
 
 
-class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[int]):
+class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resizes[int]):
     """An online join in progress.
 
     `push` ends with all answers of arriving rows and rows in memory given. Rows leave memory by the flush policy of the
@@ -89,6 +89,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         self._index = self.own(budget.reserve("index"))
         self._arriving = self.own(budget.reserve("arriving rows"))
         self._begun = self.finished = False
+        self._ended: set[int] = set()
         self.widest = [0] * len(self.names)
         """Bytes of the widest row of each input so far."""
         self._beside = [spec.arriving_bytes(r) for r in range(len(self.names))]
@@ -138,8 +139,8 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
 
     def _input_number(self, side: str, batch: pa.RecordBatch) -> int:
         """The number of the input that a batch is of; an error if it cannot be pushed there."""
-        if side not in self.names or self.finished:
-            raise OperatorError(f"push({side!r}) after finish, or to an input that is not one of {self.names}.")
+        if side not in self.names or self.finished or self.names.index(side) in self._ended:
+            raise OperatorError(f"push({side!r}) after its end, or to an input that is not one of {self.names}.")
         number = self.names.index(side)
         if not batch.schema.equals(self.schemas[number]):
             raise OperatorError(f"a batch of {side} has schema {batch.schema}; announced was {self.schemas[number]}.")
@@ -162,7 +163,14 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
             if self.budget.available < needed:
                 yield from self._end_load(ARRIVING)
             with self._arrays_of(number, chunk), self._refusing():
-                yield from self.receive(number, chunk, key, width)
+                if len(self._ended) == len(self.names) - 1 and self.disk.reload(number):
+                    yield from self.disk.receive_last(chunk, key)
+                else:
+                    yield from self.receive(number, chunk, key, width)
+
+    def end(self, side: str) -> None:
+        """Note that no more rows of this input come; once one input is left, memory is for rows of the others."""
+        self._ended.add(self.names.index(side))
 
     def _needed(self, number: int, chunk: pa.RecordBatch, width: int) -> int:
         """Bytes that arriving rows need; memory for rows excludes the directories of blocks."""
@@ -357,6 +365,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
     def retire(self, until: int) -> None:
         """Drop rows that arrived up to this tick from memory and disk; nothing may be owed."""
         self.begin({})
+        self.disk.release()
         for number, pages in enumerate(self.pages):
             slots = pages.slots()
             slots = slots[self.rows.ats[slots] <= until]
@@ -395,21 +404,24 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
         self.begin({})
         self.finished = True
         yield from self._end_load(self.phase)
+        self.disk.release()
         self.disk.leave_memory()
         yield from self.disk.settle_all()
 
     def drain(self) -> Iterator[pa.RecordBatch]:
         """Give all owed results of the rows so far, without ending: nothing is owed afterwards.
 
-        While no row is on disk, nothing is owed. Otherwise memory is empty afterwards, since its rows may have missed
-        rows that left before, and fewer results come early until it has filled again.
+        While no row is on disk, nothing is owed. Otherwise DINER and MINER join few new rows beside those in memory; in
+        other cases memory is empty afterwards, and fewer results come early until it has filled again.
         """
         self.begin({})
         yield from self._end_load(self.phase)
         if self.is_spilled:
-            self.flush_all()
-            yield from self.disk.settle_all()
+            self.disk.release()
+            yield from self.disk.settle()
             self.all_met()
+        else:
+            self.disk.note_met()
 
     def _end_load(self, phase: str) -> Iterator[pa.RecordBatch]:
         """Join the rows collected in memory and spill them, while no chunk is arriving."""
@@ -428,7 +440,7 @@ class OnlineOperator(OperatorBase, Drains, Restores[Stored], Retires, Resizes[in
                 self.let_blocks_go(size)
         self.disk.renumber()
         for store in self.blocks:
-            store.drained, store.drained_blocks = self.clock, len(store)
+            store.drained = self.clock
 
     @property
     def is_spilled(self) -> bool:

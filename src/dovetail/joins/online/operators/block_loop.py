@@ -15,10 +15,13 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.operator import Until
 from dovetail.joins.online.blocks import Part
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.combinations import Combinations, Done, Step, neighbours, reduced
+from dovetail.joins.online.operators.ended import Produced, Reloaded, room_to_reload
+from dovetail.joins.online.operators.in_memory import makes_room, settle_new
 from dovetail.joins.online.operators.parts import Disk
 
 Arrange = Callable[[int], list[int]]
@@ -93,12 +96,38 @@ class BlockLoop(Disk):
     The unit of work is one inner block against the loaded blocks of the inputs before it, after which `until` is
     called. If there is no room for blocks, rows are flushed, and the new blocks are joined later. Owed results are
     found by a join of all blocks if `settles`, else by the rest of the loops; with `reacts` there is work in pauses.
+    When one input is left, memory is filled with rows of the others.
     """
 
     def __init__(self, join: OnlineOperator, reacts: bool = True, settles: bool = True) -> None:
         super().__init__(join)
         self.combinations, self._reacts, self._settles = Combinations(join), reacts, settles
         self.odometer = Odometer([0] * len(join.names))
+        self._reloaded: Reloaded | None = None
+
+    # ------------------------------------------------------------------ one input is left
+
+    def reload(self, arriving: int) -> bool:
+        """Whether rows of ended inputs fill memory; they do once rows are on disk, if blocks of each fit."""
+        join = self.join
+        if self._reloaded is None and join.is_spilled:
+            each = max(store.largest for store in self.blocks) * (len(join.names) - 1)
+            if room_to_reload(join) > 2 * each:
+                join.empty_memory()
+                self._reloaded = Reloaded(join, arriving, self.combinations)
+        return self._reloaded is not None
+
+    def receive_last(self, chunk: pa.RecordBatch, keys: I64) -> Iterator[pa.RecordBatch]:
+        """Answers of rows of the last input with reloaded rows."""
+        assert self._reloaded is not None  # noqa: S101  (for the type checker: `reload` said so)
+        return self._reloaded.receive(chunk, keys)
+
+    def release(self) -> None:
+        """Free the memory of reloaded rows; what they have met stays known until all rows have met."""
+        if self._reloaded is not None:
+            self._reloaded.close()
+
+    # ------------------------------------------------------------------ nested loops
 
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Nested loops over blocks, from where they stopped."""
@@ -150,7 +179,7 @@ class BlockLoop(Disk):
                 levels.append(self._extended(parts, steps, odometer.current[digit]))
                 continue
             if parts and not goes_on:
-                yield from self.combinations.of(parts, steps)
+                yield from self.combinations.of(parts, steps, self._reloaded and self._reloaded.met)
             changed = odometer.advance(digit if goes_on else digit - 1)
             while len(levels) > changed + 1 and len(levels) > 1:
                 levels.pop()
@@ -175,11 +204,24 @@ class BlockLoop(Disk):
             return self.react(_never)
         return self.combinations.settle([store.living().tolist() for store in self.blocks], done=self.done())
 
-    def done(self) -> Done:
-        """The combinations that nested loops have produced so far."""
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """All owed results: of new rows beside those in memory if they are few, else of all rows from disk."""
+        if room := makes_room(self.join):
+            return settle_new(self.combinations, self.done(), room)
+        return super().settle()
+
+    def note_met(self) -> None:
+        """Rows that leave memory later are not new then."""
+        for store in self.blocks:
+            store.drained = self.join.clock
+
+    def done(self) -> Done | Produced:
+        """The combinations that nested loops and reloaded rows have produced so far."""
         o = self.odometer
-        return Done(o.joined, (o.in_flight, o.outer, o.outer_blocks), o.digits, o.current)
+        done = Done(o.joined, (o.in_flight, o.outer, o.outer_blocks), o.digits, o.current)
+        return done if self._reloaded is None else Produced((done, self._reloaded.met))
 
     def renumber(self) -> None:
         """Mark all remaining blocks as joined; roles are unchanged."""
         self.odometer = Odometer(self.sizes(), started=True, outer=self.odometer.outer)
+        self._reloaded = None

@@ -115,6 +115,14 @@ class Done(NamedTuple):
         return found
 
 
+class Rules(Protocol):
+    """What was produced from disk, or from blocks in memory."""
+
+    def has(self, blocks: Sequence[I64]) -> Bool:
+        """Which combinations of blocks, given by relation, were produced."""
+        ...
+
+
 class Stored(Protocol):
     """Rows on disk in numbered pieces."""
 
@@ -225,7 +233,7 @@ class Combinations:
         self,
         parts: Sequence[Part],
         steps: Sequence[Step],
-        done: Done | None = None,
+        done: Rules | None = None,
         visits: Sequence[Visits] = (),
         phase: str | None = None,
     ) -> Iterator[pa.RecordBatch]:
@@ -263,7 +271,7 @@ class Combinations:
         return self.settle([store.of_bucket(bucket).tolist() for store in self.blocks], rule, visits=visits)
 
     def settle(
-        self, numbers: Sequence[Sequence[int]], rule: Rule = "ticks", done: Done | None = None,
+        self, numbers: Sequence[Sequence[int]], rule: Rule = "ticks", done: Rules | None = None,
         visits: Sequence[Visits] = (),
     ) -> Iterator[pa.RecordBatch]:  # fmt: skip
         """Every combination of these blocks, given by input, that was not produced before.
@@ -271,22 +279,23 @@ class Combinations:
         `rule` says which rows were joined before they left.
         """
         sources = [Source(store, some) for store, some in zip(self.blocks, numbers, strict=True)]
-        return self._settle(sources, rule, done, visits)
+        return self.join_sources(sources, rule, done, visits)
 
-    def _settle(
-        self, sources: list[Source], rule: Rule, done: Done | None, visits: Sequence[Visits]
+    def join_sources(
+        self, sources: list[Source], rule: Rule, done: Rules | None, visits: Sequence[Visits], room: int | None = None
     ) -> Iterator[pa.RecordBatch]:
+        """As `settle`, of any pieces of the inputs, which have `room` bytes if given."""
         if not all(len(source.numbers) for source in sources):
             return
         sizes = [source.nbytes for source in sources]
         steps = self.path(self._short_path(sizes))
-        shares = self._shares(steps)
+        shares = self._shares(steps, room)
         with ExitStack() as files:
             if self._is_split(sources, sizes, steps, shares[0], rule):
                 cuts = self._cuts(sources[steps[0].relation], steps[1].down.key, rule)
                 if len(cuts):
                     for some in self._ranges(sources, steps, cuts, rule, files):
-                        yield from self._settle(some, rule, done, visits)
+                        yield from self.join_sources(some, rule, done, visits, room)
                     return
             for before, step in pairwise(steps):
                 if sizes[before.relation] > 2 * shares[0]:  # else it is read once or twice
@@ -296,13 +305,13 @@ class Combinations:
             for parts in self._held([], steps, sources, shares, rule):
                 yield from self.of(parts, steps, done, visits)
 
-    def _shares(self, steps: Sequence[Step]) -> list[int]:
+    def _shares(self, steps: Sequence[Step], given: int | None) -> list[int]:
         """Bytes that parts of each depth may have: most are for the first ones, against which the last is read.
 
         While rows are in memory, which would have to be spilled, they are some blocks.
         """
-        room, last = self.join.block_room, self.blocks[steps[-1].relation].largest
-        if self.join.rows.held.any():
+        room, last = given or self.join.block_room, self.blocks[steps[-1].relation].largest
+        if given is None and self.join.rows.held.any():
             room = min(room, self.join.spec.sizes.outer_blocks * max(store.largest for store in self.blocks) * 4 // 3)
         first = (room - 2 * last) * 3 // (4 * (len(steps) - 1))
         return [first] * (len(steps) - 1) + [room // 8]
@@ -351,8 +360,10 @@ class Combinations:
 
     def _fresh_bytes(self, source: Source, store: Blocks, rule: Rule) -> int:
         """Bytes of the pieces with rows that were not joined before a drain."""
-        early = store.drained_blocks if source.store is store and rule == "ticks" else 0
-        return Source(source.store, [number for number in source.numbers if number >= early]).nbytes
+        if source.store is not store or rule != "ticks":
+            return source.nbytes
+        newest = store.column("newest")
+        return Source(store, [number for number in source.numbers if newest[number] > store.drained]).nbytes
 
     def _cuts(self, source: Source, key: int, rule: Rule) -> I64:
         """The first key of each range except the lowest, from a sample; none if all sampled keys are equal.
@@ -424,7 +435,8 @@ class Combinations:
         held: list[Part] = []
         size = 0
         for number in source.numbers:
-            if parts and store is self.blocks[step.relation] and self._is_done(parts, steps, number, rule):
+            is_block = number >= 0 and not isinstance(store, LongBlocks)
+            if parts and is_block and self._is_done(parts, steps, number, rule):
                 continue
             if held and size + store.bytes_of(number) > share:
                 yield self._united(held, reduces)
@@ -435,7 +447,7 @@ class Combinations:
             part, kept = store.load(number, rule), reading
             if parts and reduces:
                 part = matching(part, step.up, parts[step.parent], step.down)
-                part = part.compact(number) if part.n_rows else part
+                part = part.compact(number) if part.n_rows and number >= 0 else part  # the columns of others stay
                 kept = min(reading, part.nbytes + store.beside * part.n_rows) if part.n_rows else 0
             self.join.let_blocks_go(reading - kept)
             size += kept
@@ -458,7 +470,7 @@ class Combinations:
         """Whether a block need not be read: it matches no loaded row, or was joined with all of them before a drain."""
         if not self.can_match(steps[-1], parts[steps[-1].parent], number):
             return True
-        if rule != "ticks" or len(steps) < len(self.blocks) or number >= self.blocks[steps[-1].relation].drained_blocks:
+        store = self.blocks[steps[-1].relation]
+        if rule != "ticks" or len(steps) < len(self.blocks) or store.directory[number].newest > store.drained:
             return False
-        held = zip(parts, steps, strict=False)
-        return all(part.block.max() < self.blocks[step.relation].drained_blocks for part, step in held)
+        return all(part.ats.max() == 0 for part in parts)  # as rows have that came before a drain

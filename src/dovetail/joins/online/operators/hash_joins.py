@@ -166,7 +166,7 @@ class FrozenBuckets(Disk):
         """Write rows of frozen buckets to disk. The others are complete, if never drained."""
         while flush_waiting(self.index.table, self.index.rows, self.index.out):
             self.join.write_gone()
-        if any(store.drained_blocks for store in self.blocks):
+        if any(store.drained for store in self.blocks):
             self.join.empty_memory()
         else:
             self.join.forget_memory()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I32
+from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorError, Until
 from dovetail.joins.online.blocks import Blocks, Leaving
@@ -108,9 +108,28 @@ class Disk:
         """Spill the rows in memory at the end of input, so that each has a block and a departure."""
         self.join.empty_memory()
 
+    def reload(self, arriving: int) -> bool:
+        """Fill memory with rows of the other inputs, which have ended, unless it is; whether it is."""
+        return False
+
+    def receive_last(self, chunk: pa.RecordBatch, keys: I64) -> Iterator[pa.RecordBatch]:
+        """Take rows of the only input that has not ended, after a `reload`."""
+        raise OperatorError(f"{type(self).__name__} reloads nothing.")
+
+    def release(self) -> None:
+        """Free the memory of reloaded rows, and write rows that wait for a full block."""
+
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """All owed results of rows on disk; memory is empty."""
         return iter(())
+
+    def settle(self) -> Iterator[pa.RecordBatch]:
+        """All owed results, in the middle of the input; by default memory is empty afterwards."""
+        self.join.flush_all()
+        yield from self.settle_all()
+
+    def note_met(self) -> None:
+        """Note that all rows, none of which is on disk, have met."""
 
     def renumber(self) -> None:
         """Reset the bookkeeping after all answers of rows on disk were given; blocks may have new numbers."""

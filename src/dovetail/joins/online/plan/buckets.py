@@ -241,6 +241,7 @@ class OnlineCall:
                 f"rows of {' and '.join(late)} came after the row that end_of_input marked as the last one of that "
                 f"side; mark only the last row, and read no more after it."
             )
+        ends = [Event("end", side) for side, ended in enumerate(header.ended) if ended]
         for packet in packets:
             header.ended[packet.side] = header.ended[packet.side] or packet.ends
         if all(header.ended) and not header.finished:
@@ -250,7 +251,7 @@ class OnlineCall:
             events.append(Event("settle"))
         else:
             events = self._in_fixed_order(events)
-        return events
+        return [*ends, *events] if events else []
 
     def _in_fixed_order(self, events: Sequence[Event]) -> list[Event]:
         """The same rows in an order that depends on the rows alone, since the order decides which pairs are owed."""

@@ -26,7 +26,7 @@ from dovetail.joins.online.plan.available_now import end_when_done
 from dovetail.joins.online.plan.batch_task import join_buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
-from dovetail.joins.online.request import Terms
+from dovetail.joins.online.request import RELOADS, Terms
 from dovetail.joins.online.unmatched import is_row_number
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.hosts.batch import bucket_frame
@@ -36,6 +36,7 @@ from dovetail.spark.overhead import resident_limit
 from dovetail.spark.task import MetricsSink
 
 _END = "dovetail_end_of_input"
+_RELOADS = "once one input is left, memory is for rows of the others, which are reloaded from disk"
 _COLLATED = "dovetail_collation_key_"
 _WATERMARK = "spark.watermarkDelayMs"
 _STATE_STORE = "spark.sql.streaming.stateStore"
@@ -94,6 +95,7 @@ class OnlinePlan:
                 f"wait={terms.wait_ms} ms{retain}",
                 self.placing,
                 self.task.join.spec().explain(),
+                *[_RELOADS] * (self.task.marked and terms.algorithm in RELOADS),
                 *self._measured(),
             ]
         )

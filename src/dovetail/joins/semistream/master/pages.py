@@ -17,6 +17,10 @@ from dovetail.joins.semistream.keys import key_columns
 Order = Literal["key", "frequency", "none"]
 Counted = Literal["pages", "all", "before"]
 """What row counts are exact: those of every page, or that of all pages together; or they are of an earlier version."""
+PageOrder = Literal["key", "frequency", "hash", "none"]
+"""The orders in which a page file can be written; one by hash is none to joins, but needs no entry a key to find it."""
+FOUND_BY_PAGE: tuple[PageOrder, ...] = ("key", "hash")
+"""Orders in which the first and the last key of each page, or their hashes, tell the page of every key."""
 
 
 class Pages(Protocol):

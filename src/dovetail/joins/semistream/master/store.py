@@ -20,7 +20,7 @@ from dovetail.joins.semistream.master.lake.iceberg import catalog_of, iceberg_so
 from dovetail.joins.semistream.master.mysql.source import mysql_source
 from dovetail.joins.semistream.master.null_page import with_nulls
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
-from dovetail.joins.semistream.master.pages import Order, Pages, ranges_of
+from dovetail.joins.semistream.master.pages import Order, PageOrder, Pages, ranges_of
 from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.postgres.source import postgres_source
 from dovetail.joins.semistream.master.ranges import DEFAULT_RANGE
@@ -117,7 +117,7 @@ class MasterStore:
         key: str | Sequence[str] = (),
         *,
         bounds: tuple[str, str] | None = None,
-        order: Order = "key",
+        order: PageOrder = "key",
         page: int | str | None = None,
         frequency: str | None = None,
         unique: bool = False,
@@ -126,8 +126,8 @@ class MasterStore:
     ) -> MasterStore:
         """The page file that Spark writes from the rows of `df`, as a new generation if the path has one already.
 
-        Rows are stored by key, by column `frequency` in descending order, or in no order ("none"); rows of one key
-        are together.
+        Rows are stored by key, by column `frequency` in descending order, by a hash of the key ("hash": the index is 16
+        bytes a page, however wide keys are), or in no order ("none"); rows of one key are together.
         Rows with a null in the key are left out, or with `keep_nulls=True` kept apart for joins with `null_safe=True`,
         which read all of them as one page. `unique=True` refuses keys that occur twice, with the keys. `page` is the
         size of what one look-up reads: 4 KB on disks and 16 KB in object stores, unless you say otherwise. Driver and
@@ -150,6 +150,17 @@ class MasterStore:
             raise PlanError(f"closed={closed!r} is for ranges; give bounds=, or leave it out.", argument="closed")
         build_pages(df, path, key, order, page, frequency, unique, keep_nulls)
         return MasterStore.open(path)
+
+    def relayout(self, log: DataFrame, *, page: int | str | None = None) -> MasterStore:
+        """This page file as a new generation, laid out by access: rows of the keys first that `log` names most often.
+
+        `log` has the key columns and a row for each access: past rows of the stream, or a sample. Running streams go on
+        and adopt the new version as their `freshness` says. For `algorithm="x_hybridjoin"` and `"optimised_..."`.
+        """
+        from dovetail.joins.semistream.plan.relayout import relaid
+
+        relaid(self, log, page)
+        return MasterStore.open(self.source.path)  # type: ignore[attr-defined]  # of a page file, as was checked
 
     @staticmethod
     def table(name: str, key: str | Sequence[str], *, spark: SparkSession | None = None) -> MasterStore:

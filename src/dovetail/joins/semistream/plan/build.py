@@ -20,7 +20,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine import files
 from dovetail.engine.files import Place
 from dovetail.errors import ConfigError, DataError, PlanError
-from dovetail.joins.semistream.keys import KeyForm, key_form, normal_of
+from dovetail.joins.semistream.keys import KeyForm, hashes_of, key_form, normal_of
 from dovetail.joins.semistream.master.page_file.generation import (
     Generation,
     IndexFile,
@@ -45,7 +45,7 @@ from dovetail.joins.semistream.master.page_file.writer import (
     store_part,
     with_clashes,
 )
-from dovetail.joins.semistream.master.pages import Order
+from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder
 from dovetail.spark.frames import arrow_type, map_in_arrow
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
@@ -62,7 +62,7 @@ class BuildPlan:
     work: Place
     schema: pa.Schema
     key: tuple[str, ...]
-    order: Order
+    order: PageOrder
     page_bytes: int
     unique: bool
     keyed: bool = True
@@ -77,20 +77,21 @@ def build_pages(
     df: DataFrame,
     path: str | Path,
     key: str | Sequence[str],
-    order: Order = "key",
+    order: PageOrder = "key",
     page: int | str | None = None,
     frequency: str | None = None,
     unique: bool = False,
     keep_nulls: bool = False,
+    stored: pa.Schema | None = None,
 ) -> Generation:
     """Writes the rows of `df` as a new generation of a page file, and returns it.
 
     Spark sorts the rows, each task writes one part, and the driver commits: no rows pass through it. The path must be
     the same storage for driver and executors. Otherwise as `write_pages`, except that order "none" spreads keys by
-    hash.
+    hash. `stored` are the columns that pages have, by default all.
     """
-    place, schema = place_of(df.sparkSession, path), arrow_schema(df)
-    check_order(order, frequency, schema.names)
+    place, schema = place_of(df.sparkSession, path), arrow_schema(df) if stored is None else stored
+    check_order(order, frequency, df.columns)
     form = key_form(schema, key)
     for name in form.names:
         refuse_collated(df.schema[name], "key")
@@ -99,11 +100,12 @@ def build_pages(
     keyed, missing, null_keys = _with_keys(df, form)
     with building(place) as work:
         plan = BuildPlan(work, schema, form.names, order, page_bytes, unique)
-        laid_out = _laid_out(keyed, form.names, order, frequency, unique)
+        laid_out = _hashed(keyed, form) if order == "hash" else _laid_out(keyed, form.names, order, frequency, unique)
+        laid_out, missing = (some.select(*map(column_of, schema.names)) for some in (laid_out, missing))
         parts, index_parts = _parts(collected(map_in_arrow(laid_out, partial(_write_part, plan), REPORT)), plan)
-        if order == "key":
+        if order in FOUND_BY_PAGE:
             _check_order(plan, parts)
-        index = None if order == "key" else _index(df, plan, parts, index_parts)
+        index = None if order in FOUND_BY_PAGE else _index(df, plan, parts, index_parts)
         found = Generation(
             uuid.uuid4().hex[:8], schema, form.names, order, unique, page_bytes, null_keys, parts, index,
             null_part=_null_part(missing, plan) if keep_nulls and null_keys else None,
@@ -147,7 +149,22 @@ def _null_part(missing: DataFrame, plan: BuildPlan) -> PartFile:
     return _parts(collected(reports), plan)[0][0]
 
 
-def _laid_out(df: DataFrame, key: Sequence[str], order: Order, frequency: str | None, unique: bool) -> DataFrame:
+def _hashed(df: DataFrame, form: KeyForm) -> DataFrame:
+    """The rows partitioned and sorted by a hash of their key."""
+    name = f"hash_{uuid.uuid4().hex[:8]}"
+    columns, keys = T.StructType([*df.schema.fields, T.StructField(name, T.LongType())]), map(column_of, form.names)
+    hashed = map_in_arrow(df, partial(_with_hashes, form), columns)
+    laid_out = hashed.repartitionByRange(F.col(name)).sortWithinPartitions(name, *keys)
+    return laid_out.select(*map(column_of, df.columns))
+
+
+def _with_hashes(form: KeyForm, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        hashes = hashes_of(form.normal([batch.column(name) for name in form.names])[0])
+        yield pa.RecordBatch.from_arrays([*batch.columns, hashes.column()], [*batch.schema.names, "hash"])
+
+
+def _laid_out(df: DataFrame, key: Sequence[str], order: PageOrder, frequency: str | None, unique: bool) -> DataFrame:
     """The rows partitioned and sorted as they will be stored: rows of one key are in one partition, together."""
     keys = [column_of(name) for name in key]
     if order == "key":
@@ -189,8 +206,9 @@ def _written(plan: BuildPlan, number: int, batches: Iterator[pa.RecordBatch]) ->
         for batch in (batch for batch in batches if batch.num_rows):
             if writer is None:
                 place = work / part_name(number)
-                ordered = plan.order == "key"
-                writer = PartWriter(place, plan.schema, plan.form, plan.page_bytes, ordered, plan.unique, plan.keyed)
+                by_key, by_hash = plan.order == "key", plan.order == "hash"
+                how = (plan.page_bytes, by_key, plan.unique, plan.keyed, by_hash)
+                writer = PartWriter(place, plan.schema, plan.form, *how)
             writer.append(pa.Table.from_batches([batch]).cast(plan.schema).combine_chunks().to_batches()[0])
         return {} if writer is None else _report(plan, writer.finish())
     except BaseException:
@@ -202,7 +220,7 @@ def _written(plan: BuildPlan, number: int, batches: Iterator[pa.RecordBatch]) ->
 def _report(plan: BuildPlan, part: Part) -> dict[str, Any]:
     work = plan.work
     report: dict[str, Any] = {"part": asdict(store_part(work, part))}
-    if plan.order == "key" or not plan.keyed:
+    if plan.order in FOUND_BY_PAGE or not plan.keyed:
         return report
     return {**report, "index": store_index_part(work, part), "entries": len(part.codes)}
 
@@ -222,7 +240,9 @@ def collected(reports: DataFrame) -> list[dict[str, Any]]:
 def _parts(reports: list[dict[str, Any]], plan: BuildPlan) -> tuple[tuple[PartFile, ...], list[IndexPart]]:
     """The parts in order, all of them visible here."""
     if not reports:
-        empty = PartWriter(plan.work / part_name(0), plan.schema, plan.form, plan.page_bytes, True, plan.unique)
+        by_hash = plan.order == "hash"
+        place = plan.work / part_name(0)
+        empty = PartWriter(place, plan.schema, plan.form, plan.page_bytes, True, plan.unique, hashed=by_hash)
         reports = [_report(plan, empty.finish())]
     parts, index_parts, pages = [], [], 0
     for report in reports:

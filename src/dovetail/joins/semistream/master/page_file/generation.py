@@ -7,7 +7,7 @@ products.pages/
         0-1f2e3d.rows          pages, one after the other
         0-1f2e3d.table         sizes, rows, checksums and fences of those pages, as Arrow
         0-1f2e3d.cells         of ranges: where the cells of those pages begin, as Arrow
-        index.codes index.pages    for orders other than by key: sorted codes, and the page of each
+        index.codes index.pages    for orders other than by key and hash: sorted codes, and the page of each
         pages.table            of a changed file: where every page is; most are in files of earlier generations
     .held/<query id>/          versions that a stream still needs, which pruning leaves alone
         batch-17-3-1f2e3d      micro-batch 17 may take version 3-1f2e3d
@@ -40,7 +40,7 @@ from dovetail.engine.files import Place
 from dovetail.engine.remote import Remote, overlapped
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import Ranged
-from dovetail.joins.semistream.master.pages import Order
+from dovetail.joins.semistream.master.pages import PageOrder
 
 
 @contextlib.contextmanager
@@ -142,7 +142,7 @@ class Generation:
     id: str
     schema: pa.Schema
     key: tuple[str, ...]
-    order: Order
+    order: PageOrder
     unique: bool
     page_bytes: int
     null_keys: int

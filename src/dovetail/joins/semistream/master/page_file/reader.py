@@ -56,7 +56,7 @@ class PageFile:
     def __init__(self, path: Place, generation: Generation, device: Device | None = None) -> None:
         self.path, self.generation = path, generation
         self.schema, self.key, self.version = generation.schema, generation.key, generation.version
-        self.order: Order = generation.order
+        self.order: Order = "none" if generation.order == "hash" else generation.order
         self.counted: Counted = "pages"
         self.held_bytes = 0
         self.indexed = True
@@ -409,7 +409,8 @@ class PageFileSource:
         found = load_version(self.place)
         if found.ranged is not None:
             return explain_ranges(self.place, found, found.ranged)
-        index = "fences" if found.index is None else f"dense index of {found.index.entries} keys"
+        ranges = "ranges of hashes" if found.order == "hash" else "fences"
+        index = ranges if found.index is None else f"dense index of {found.index.entries} keys"
         repeats = "unique" if found.unique else "may repeat"
         size = f"{found.rows} rows in {found.n_pages} pages of {format_bytes(found.page_bytes)}"
         return (

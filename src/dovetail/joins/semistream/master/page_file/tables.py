@@ -16,7 +16,7 @@ from dovetail.engine.files import Place
 from dovetail.engine.kernels.arrays import AnyArray
 from dovetail.engine.remote import Remote, overlapped
 from dovetail.errors import ConfigError
-from dovetail.joins.semistream.keys import Dense, Fences, Index, normal_of
+from dovetail.joins.semistream.keys import Buckets, Dense, Fences, Index, normal_of
 from dovetail.joins.semistream.master.page_file.generation import Generation, IndexFile, directory
 
 T = TypeVar("T")
@@ -66,7 +66,8 @@ def checked(read: Callable[[Place], Data], path: Place, crc: int) -> Data:
 def open_index(home: Place, generation: Generation, table: pa.Table) -> Index:
     """The index of keys: the fences of pages, or codes that are mapped."""
     if generation.index is None:
-        return Fences(*(normal_of(_one_array(table.column(name))) for name in ("first", "last")))
+        fences = Fences(*(normal_of(_one_array(table.column(name))) for name in ("first", "last")))
+        return Buckets(fences) if generation.order == "hash" else fences
     found = generation.index
     codes = _mapped(home / "index.codes", np.dtype("<i8"), found, 1)
     pages = _mapped(home / "index.pages", np.dtype("<i4"), found, 2)

@@ -9,6 +9,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +20,7 @@ from dovetail.engine.files import Place, located
 from dovetail.engine.kernels.arrays import F64, I32, I64
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import DataError, PlanError
-from dovetail.joins.semistream.keys import KeyForm, Normal, dense_index, key_form
+from dovetail.joins.semistream.keys import KeyForm, Normal, dense_index, hashes_of, key_form
 from dovetail.joins.semistream.master.page_file.generation import (
     Generation,
     IndexFile,
@@ -27,7 +28,7 @@ from dovetail.joins.semistream.master.page_file.generation import (
     building,
     commit,
 )
-from dovetail.joins.semistream.master.pages import Order
+from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder
 
 ALIGNMENT = 64
 _SHOWN = 5  # offending keys in an error
@@ -64,8 +65,9 @@ class PartWriter:
     """Writes one part of a page file from batches whose rows come in layout order, rows of one key together.
 
     A page ends before it would hold more than `page_bytes` of rows, but never inside a key. Memory is some pages and
-    16 bytes a key, whatever the part's size. With `ordered` keys must not descend; with `unique` none may repeat. With
-    `keyed=False` it takes rows whose key has a null, in any order, and pages end anywhere.
+    16 bytes a key, whatever the part's size. With `ordered` keys must not descend; with `hashed` their hashes must not,
+    and keys of one hash stay together. With `unique` no key may repeat. With `keyed=False` it takes rows whose key has
+    a null, in any order, and pages end anywhere.
     """
 
     def __init__(
@@ -77,9 +79,10 @@ class PartWriter:
         ordered: bool,
         unique: bool,
         keyed: bool = True,
+        hashed: bool = False,
     ) -> None:
         self.path, self.schema, self.form, self.page_bytes = path, schema, form, page_bytes
-        self._ordered, self._unique, self._keyed = ordered, unique, keyed
+        self._ordered, self._unique, self._keyed, self._hashed = ordered or hashed, unique, keyed, hashed
         self._tables = _Tables()
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes, self._enough = 0, 8 * page_bytes
@@ -105,7 +108,7 @@ class PartWriter:
         self.cut()
         self._file.finish()
         found = self._tables
-        empty = _normal_type(self.form)
+        empty = pa.int64() if self._hashed else _normal_type(self.form)
         table = pa.table(
             {
                 "size": pa.array(found.sizes, pa.int64()),
@@ -127,6 +130,9 @@ class PartWriter:
         keys, valid = self.form.normal([rows.column(name) for name in self.form.names])
         if valid.any() if not self._keyed else not valid.all():
             raise ValueError("rows without a key reached the page writer, or with one that of rows without")
+        if self._keyed and self._unique:
+            self._check_unique(rows, keys)
+        keys = hashes_of(keys) if self._keyed and self._hashed else keys
         groups = self._groups(rows, keys) if self._keyed else np.arange(rows.num_rows + 1)
         ends = page_ends(row_bytes(rows), groups, self.page_bytes)
         # The last page may still grow, and its last group too, unless this is the end.
@@ -147,10 +153,14 @@ class PartWriter:
         if self._ordered and (steps < 0).any():
             at = int(np.flatnonzero(steps < 0)[0])
             raise DataError(f"rows are not in key order: {_key_rows(rows, self.form, [at, at + 1])} follow each other.")
-        if self._unique and (steps == 0).any():
-            shown = _key_rows(rows, self.form, np.flatnonzero(steps == 0)[:_SHOWN].tolist())
-            raise DataError(f"keys {list(self.form.names)} are not unique: {shown} occur more than once.")
         return np.concatenate([[0], np.flatnonzero(steps) + 1, [len(keys)]]).astype(np.int64)
+
+    def _check_unique(self, rows: pa.RecordBatch, keys: Normal) -> None:
+        """A `DataError` if a key occurs twice."""
+        twice = np.flatnonzero(keys.steps() == 0)
+        if len(twice):
+            shown = _key_rows(rows, self.form, twice[:_SHOWN].tolist())
+            raise DataError(f"keys {list(self.form.names)} are not unique: {shown} occur more than once.")
 
     def _record_keys(self, keys: Normal, groups: I64, cuts: list[int]) -> None:
         if not cuts:
@@ -233,7 +243,7 @@ def write_pages(
     path: str | Place,
     rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
     key: str | Sequence[str],
-    order: Order = "key",
+    order: PageOrder = "key",
     page: int | str | None = None,
     frequency: str | None = None,
     unique: bool = False,
@@ -241,10 +251,10 @@ def write_pages(
 ) -> Generation:
     """Writes these rows, all in memory, as a new generation of a page file, and returns it.
 
-    Rows are stored by key, by column `frequency` in descending order (the highest of a key's rows), or in input order;
-    rows of one key are always together. Rows with a null in the key are left out and counted, or kept apart with
-    `keep_nulls`. `unique=True` refuses keys that occur twice. `page` is the size that pages have unless one key's rows
-    need more.
+    Rows are stored by key, by column `frequency` in descending order (the highest of a key's rows), by a hash of the
+    key, or in input order; rows of one key are always together. Rows with a null in the key are left out and counted,
+    or kept apart with `keep_nulls`. `unique=True` refuses keys that occur twice. `page` is the size that pages have
+    unless one key's rows need more.
     """
     place, table = located(path), as_table(rows)
     check_order(order, frequency, table.schema.names)
@@ -252,10 +262,11 @@ def write_pages(
     page_bytes = page_size(page, place)
     layout = _laid_out(table, form, order, frequency)
     with building(place) as work:
-        writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, order == "key", unique)
+        how = (page_bytes, order == "key", unique, True, order == "hash")
+        writer = PartWriter(work / part_name(0), table.schema, form, *how)
         part = _written(writer, table, layout)
         listed = store_part(work, part)
-        index = None if order == "key" else store_index(work, part, table.schema, form)
+        index = None if order in FOUND_BY_PAGE else store_index(work, part, table.schema, form)
         nulls = _null_part(work, table, form, page_bytes) if keep_nulls and len(layout) < table.num_rows else None
         found = Generation(
             uuid.uuid4().hex[:8], table.schema, form.names, order, unique, page_bytes,
@@ -264,7 +275,7 @@ def write_pages(
         return commit(place, work, found)
 
 
-def _laid_out(table: pa.Table, form: KeyForm, order: Order, frequency: str | None) -> I64:
+def _laid_out(table: pa.Table, form: KeyForm, order: PageOrder, frequency: str | None) -> I64:
     """Numbers of the rows that have a key, in storage order."""
     keys, valid = form.normal([table.column(name) for name in form.names])
     kept = np.flatnonzero(valid)
@@ -310,8 +321,8 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
 
 def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None:
     """A `PlanError` unless order and frequency are given together and known."""
-    if order not in ("key", "frequency", "none"):
-        raise PlanError(f"order is {order!r}; it is one of 'key', 'frequency', 'none'.", argument="order")
+    if order not in get_args(PageOrder):
+        raise PlanError(f"order is {order!r}; it is one of {list(get_args(PageOrder))}.", argument="order")
     if (order == "frequency") != (frequency is not None):
         raise PlanError(
             f"order={order!r} with frequency={frequency!r}; name the column with the frequencies for "
@@ -324,11 +335,13 @@ def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None
         )
 
 
-def layout_order(keys: Normal, order: Order, weights: I64 | None) -> I64:
+def layout_order(keys: Normal, order: PageOrder, weights: I64 | None) -> I64:
     """Row numbers in storage order."""
     by_key = keys.sorted_rows()
     if order == "key" or len(by_key) == 0:
         return by_key
+    if order == "hash":
+        return by_key[np.argsort(hashes_of(keys).values[by_key], kind="stable")]
     starts = np.concatenate([[0], np.flatnonzero(keys.take(by_key).steps()) + 1])
     # Keys by the first row of each, or by the highest weight.
     rank = np.minimum.reduceat(by_key, starts) if weights is None else -np.maximum.reduceat(weights[by_key], starts)
