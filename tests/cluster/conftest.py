@@ -26,6 +26,7 @@ APPLICATION = {
     "spark.cores.max": "3",
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -43,8 +44,11 @@ def spark() -> Iterator[SparkSession]:
 
     conf = {"spark.master": os.environ["CLUSTER_MASTER"], **APPLICATION}
     conf["spark.jars"] += f",{connectors()}"
-    conf |= {"spark.speculation": "true", "spark.speculation.quantile": "0.3"}
-    conf["spark.speculation.minTaskRuntime"] = "1h"  # a check that wants it sets less
+    conf |= {"spark.speculation": "true", "spark.speculation.quantile": "0.3", "spark.speculation.minTaskRuntime": "1s"}
+    conf["spark.speculation.efficiency.enabled"] = "false"  # tasks that read no files have no measure of it
+    conf["spark.speculation.multiplier"] = "1000000"  # a check that wants it sets less
+    # Faults follow each other more closely here than on other clusters.
+    conf |= {"spark.task.maxFailures": "30", "spark.stage.maxConsecutiveAttempts": "30"}
     spark = session("cluster checks", conf=conf)
     yield spark
     spark.stop()
