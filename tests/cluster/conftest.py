@@ -39,9 +39,14 @@ APPLICATION = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session whose three executors are on three hosts."""
+    """A session whose three executors are on three hosts; with SPARK_REMOTE that of a server."""
     from dovetail.spark.session import session
 
+    if "SPARK_REMOTE" in os.environ:
+        spark = session(conf={"spark.remote": os.environ["SPARK_REMOTE"]})
+        yield spark
+        spark.stop()
+        return
     conf = {"spark.master": os.environ["CLUSTER_MASTER"], **APPLICATION}
     conf["spark.jars"] += f",{connectors()}"
     conf |= {"spark.speculation": "true", "spark.speculation.quantile": "0.3", "spark.speculation.minTaskRuntime": "1s"}
@@ -69,4 +74,5 @@ def mounted(request: pytest.FixtureRequest) -> Path:
 
 
 def _name(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name).replace("[", "-").replace("]", "")
+    client = "remote-" if "SPARK_REMOTE" in os.environ else ""
+    return client + str(request.node.name).replace("[", "-").replace("]", "")

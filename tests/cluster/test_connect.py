@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -45,7 +46,18 @@ def _answers() -> bool:
         return probe.connect_ex(("localhost", PORT)) == 0
 
 
-def test_every_family_that_works_over_spark_connect(server: str, mounted: Path) -> None:
-    job = [sys.executable, ROOT / "tests" / "spark" / "connect_job.py", mounted, "", server]
-    done = subprocess.run(job, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1:] == ["all is well"], done.stdout + done.stderr
+def run(server: str, *command: object) -> str:
+    env = os.environ | {"SPARK_REMOTE": server}
+    done = subprocess.run([sys.executable, *map(str, command)], env=env, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.timeout(400)
+def test_every_family_over_spark_connect(server: str, mounted: Path) -> None:
+    """With all files at s3a:, and then what is refused, and pages, letters and answers on a mounted directory."""
+    families = Path(__file__).with_name("test_families.py")
+    checks = ["-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", families]
+    said = run(server, *checks)
+    assert re.search(r"^\d+ passed in", said, re.MULTILINE), said
+    said = run(server, ROOT / "tests" / "spark" / "connect_job.py", mounted, "", server)
+    assert "all is well" in said.splitlines(), said

@@ -139,13 +139,18 @@ def meet(
         assert missed < 2 * len(runs), "the fault met none of the runs"
 
 
+SPECULATION = {"spark.speculation.multiplier": "1.1", "spark.speculation.task.duration.threshold": "1s"}
+"""Every stage reads these again; the second is for stages of one task."""
+
+
 @pytest.fixture
 def speculation(spark: SparkSession) -> Iterator[Callable[[], int]]:
     """Second attempts of tasks that run for a second; gives the number of those that there were."""
     context: Any = spark.sparkContext._jsc
     conf, scheduler, stages = context.sc().conf(), context.sc().dagScheduler(), context.sc().statusStore()
-    counted, usual = {int(scheduler.nextStageId()): 0}, conf.get(MULTIPLIER)
-    conf.set(MULTIPLIER, "1.1")
+    counted, usual = {int(scheduler.nextStageId()): 0}, {key: conf.get(key, "1h") for key in SPECULATION}
+    for key, value in SPECULATION.items():
+        conf.set(key, value)
 
     def seen() -> int:
         for at in range(max(counted) - 5, int(scheduler.nextStageId())):  # older stages are over
@@ -154,11 +159,8 @@ def speculation(spark: SparkSession) -> Iterator[Callable[[], int]]:
         return sum(counted.values())
 
     yield seen
-    conf.set(MULTIPLIER, usual)
-
-
-MULTIPLIER = "spark.speculation.multiplier"
-"""Of the median of tasks: the only setting about it that every stage reads again."""
+    for key, value in usual.items():
+        conf.set(key, value)
 
 
 @pytest.mark.timeout(240 + 60 * MOMENTS)

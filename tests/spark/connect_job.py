@@ -6,6 +6,7 @@ server, in a server of its own with these options of Java.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from dovetail import (
     interval_depth,
     interval_join,
     interval_subtract,
+    online_join,
     plan_enrich,
     plan_interval_join,
     plan_interval_merge,
@@ -125,6 +127,20 @@ def enrichment(spark: Any, place: Path) -> None:
     assert answers["word"].null_count == 50
 
 
+def online(spark: Any, place: Path) -> None:
+    """Owed results of a stream come in pauses, which its query does not end after: that is said."""
+    rows = spark.readStream.schema("k long").parquet(str(place / "in"))
+    said = list[str]()
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("dovetail").addHandler(handler)
+    for owed, n in (("batch", 0), ("idle", 1)):
+        found = online_join(rows, rows.withColumnRenamed("k", "j"), on=[("k", "j")], memory="1MB", owed=owed)
+        assert found.columns == ["k", "j"]
+        assert len(said) == n, said
+    assert "does not end by itself: give owed='batch'" in said[0]
+
+
 def changes(spark: Any, place: Path) -> None:
     """Changes of a page file, of a stream and of a batch."""
     rows = spark.createDataFrame([(1, "a"), (2, "b")], "k long, word string")
@@ -149,6 +165,7 @@ def main(place: Path, java_options: str, address: str = "") -> None:
     intervals(spark, place)
     sets(spark)
     enrichment(spark, place)
+    online(spark, place)
     changes(spark, place)
     spark.stop()
     print("all is well")

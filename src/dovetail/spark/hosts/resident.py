@@ -31,7 +31,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
-import psutil
+import psutil  # type: ignore[import-untyped]  # it ships no types
 import pyarrow as pa
 
 from dovetail import errors
