@@ -31,14 +31,20 @@ def server() -> Iterator[str]:
         command = [*submit, "--master", os.environ["CLUSTER_MASTER"], *options]
         env = os.environ | {"SPARK_DAEMON_MEMORY": "1g"}  # the server takes this, not the memory of a driver
         process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
-    end = time.monotonic() + 60
+    try:
+        _wait_for(process)
+        yield f"sc://localhost:{PORT}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 180
     while not _answers():
         assert process.poll() is None, (DATA / "connect.log").read_text()[-3000:]
         assert time.monotonic() < end, "the server does not answer"
         time.sleep(0.2)
-    yield f"sc://localhost:{PORT}"
-    process.kill()
-    process.wait()
 
 
 def _answers() -> bool:
@@ -52,7 +58,7 @@ def run(server: str, *command: object) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(900)
 def test_every_family_over_spark_connect(server: str, mounted: Path) -> None:
     """With all files at s3a:, and then what is refused, and pages, letters and answers on a mounted directory."""
     families = Path(__file__).with_name("test_families.py")
