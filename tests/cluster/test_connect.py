@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.object_store import KEY, SECRET
 from tests.cluster.conftest import APPLICATION
 from tests.cluster.hosts import DATA, ROOT
 
@@ -53,7 +54,7 @@ def _answers() -> bool:
 
 
 def run(server: str, *command: object) -> str:
-    env = os.environ | {"SPARK_REMOTE": server}
+    env = os.environ | {"SPARK_REMOTE": server, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
     done = subprocess.run([sys.executable, *map(str, command)], env=env, capture_output=True, text=True, check=False)
     return done.stdout + done.stderr
 

@@ -36,6 +36,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import UnsupportedError
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.spark.frames import is_connect, require_classic
+from dovetail.spark.places import access_to
 from dovetail.spark.session import configure
 from dovetail.spark.task import MetricsSink
 
@@ -51,6 +52,12 @@ def foundation(spark: Any) -> None:
     assert is_connect(spark)
     assert configure(spark) == []
     assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    with pytest.MonkeyPatch.context() as changed:  # a server does not tell its keys
+        changed.setenv("AWS_ACCESS_KEY_ID", "the client's")
+        changed.setenv("AWS_SECRET_ACCESS_KEY", "its secret")
+        access = access_to(spark, "s3a://bucket/place")
+    assert access is not None
+    assert (access.key, access.secret) == ("the client's", "its secret")
     sink = MetricsSink(spark)
 
     def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -160,6 +167,7 @@ def changes(spark: Any, place: Path) -> None:
 
 def main(place: Path, java_options: str, address: str = "") -> None:
     own = {"spark.ui.enabled": False, "spark.sql.shuffle.partitions": 3, "spark.driver.extraJavaOptions": java_options}
+    own |= {"spark.hadoop.fs.s3a.access.key": "the server's", "spark.hadoop.fs.s3a.secret.key": "another"}
     spark = session(conf={"spark.remote": address} if address else {"spark.remote": "local[1]", **own})
     foundation(spark)
     intervals(spark, place)

@@ -23,9 +23,7 @@ _QUIET: Mapping[str, str] = {
     "spark.sql.streaming.numRecentProgressUpdates": "200",
 }
 _WHAT = "a pipeline, which writes its checkpoint and sinks from the driver,"
-_INSTEAD = (
-    "give spark.master in place of spark.remote, and unset SPARK_REMOTE, or call the joins in a program."
-)
+_INSTEAD = "give spark.master in place of spark.remote, and unset SPARK_REMOTE, or call the joins in a program."
 
 
 @contextmanager
