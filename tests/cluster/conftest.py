@@ -26,6 +26,7 @@ APPLICATION = {
     "spark.cores.max": "3",
     "spark.driver.memory": "1g",
     "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
     "spark.sql.shuffle.partitions": "3",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -38,13 +39,21 @@ APPLICATION = {
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """A session whose three executors are on three hosts."""
+    """A session whose three executors are on three hosts; with SPARK_REMOTE that of a server."""
     from dovetail.spark.session import session
 
+    if "SPARK_REMOTE" in os.environ:
+        spark = session(conf={"spark.remote": os.environ["SPARK_REMOTE"]})
+        yield spark
+        spark.stop()
+        return
     conf = {"spark.master": os.environ["CLUSTER_MASTER"], **APPLICATION}
     conf["spark.jars"] += f",{connectors()}"
-    conf |= {"spark.speculation": "true", "spark.speculation.quantile": "0.3"}
-    conf["spark.speculation.minTaskRuntime"] = "1h"  # a check that wants it sets less
+    conf |= {"spark.speculation": "true", "spark.speculation.quantile": "0.3", "spark.speculation.minTaskRuntime": "1s"}
+    conf["spark.speculation.efficiency.enabled"] = "false"  # tasks that read no files have no measure of it
+    conf["spark.speculation.multiplier"] = "1000000"  # a check that wants it sets less
+    # Faults follow each other more closely here than on other clusters.
+    conf |= {"spark.task.maxFailures": "30", "spark.stage.maxConsecutiveAttempts": "30"}
     spark = session("cluster checks", conf=conf)
     yield spark
     spark.stop()
@@ -65,4 +74,5 @@ def mounted(request: pytest.FixtureRequest) -> Path:
 
 
 def _name(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name).replace("[", "-").replace("]", "")
+    client = "remote-" if "SPARK_REMOTE" in os.environ else ""
+    return client + str(request.node.name).replace("[", "-").replace("]", "")

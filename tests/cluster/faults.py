@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 import psutil
-import pytest
+from pyspark.sql import SparkSession
 from tests.cluster import store
 from tests.cluster.hosts import WORKERS, in_switch
 
@@ -20,9 +20,9 @@ SEED = int(os.environ.get("CLUSTER_SEED") or random.SystemRandom().randrange(10_
 CHANCE = random.Random(SEED)
 MOMENTS = int(os.environ.get("CLUSTER_MOMENTS", "1"))
 """Of each fault."""
-by_hand = pytest.mark.skipif("CLUSTER_MOMENTS" not in os.environ, reason="not seen green yet: set CLUSTER_MOMENTS")
 REFUSED_S = float(os.environ.get("CLUSTER_REFUSED_S", "30"))
-_CUT_S, _STOPPED_S, _FRESH_S = 3.0, 8.0, 0.5
+CUT_S = float(os.environ.get("CLUSTERCUT_S", "3"))
+_STOPPED_S, _FRESH_S = 15.0, 0.5
 
 Fault = Callable[[], str | None]
 """Has something fail, and says what; None if there is nothing to fail at this moment."""
@@ -45,26 +45,29 @@ def resident_process() -> str | None:
     return _signalled(children, signal.SIGKILL)
 
 
-def slow_worker() -> str | None:
-    """A Python worker stands still for some seconds: with speculation its task gets a second attempt elsewhere."""
-    found = _python_workers()
-    if not found:
+def slow_worker(speculated: Callable[[], int]) -> str | None:
+    """A Python worker stands still until its task has a second attempt elsewhere, and then goes on beside that."""
+    found, before, end = _python_workers(), speculated(), time.monotonic() + _STOPPED_S
+    one = CHANCE.choice(found) if found else None
+    if one is None or _signalled([one], signal.SIGSTOP) is None:
         return None
-    one = CHANCE.choice(found)
-    told = _signalled([one], signal.SIGSTOP)
-    if told is not None:
-        time.sleep(_STOPPED_S)
-        _signalled([one], signal.SIGCONT)
-    return told
+    while speculated() == before and time.monotonic() < end:
+        time.sleep(0.02)
+    n = speculated() - before
+    _signalled([one], signal.SIGCONT)
+    if n == 0:
+        time.sleep(1.0)  # its task gets on
+        return None
+    return f"process {one.pid} stood still, and {n} tasks were speculated"
 
 
 def host_cut_off() -> str | None:
     """A worker host has no network for some seconds."""
     host = CHANCE.choice(WORKERS)
     in_switch("ip", "link", "set", "dev", host.name, "down")
-    time.sleep(_CUT_S)
+    time.sleep(CUT_S)
     in_switch("ip", "link", "set", "dev", host.name, "up")
-    return f"{host.name} was cut off for {_CUT_S:.0f} s"
+    return f"{host.name} was cut off for {CUT_S:.0f} s"
 
 
 def shuffle_blocks() -> str | None:
@@ -130,17 +133,26 @@ def _is_leader(process: psutil.Process) -> bool:
 
 
 class Failing:
-    """Has a fault happen at a random moment after the block has begun; `happened` says what did."""
+    """Has a fault happen at random moments while queries of the block run; `happened` says what did, and when.
 
-    def __init__(self, fault: Fault, within_s: float) -> None:
+    Pauses between moments are at most `within_s` seconds. A moment counts only if a stream or a stage was running.
+    """
+
+    def __init__(self, spark: SparkSession, fault: Fault, moments: int, within_s: float) -> None:
         self.happened: list[str] = []
-        self._over, self._fault, self._delay_s = threading.Event(), fault, CHANCE.uniform(0.0, within_s)
-        self._thread = threading.Thread(target=self._wait_and_fail)
+        self._spark, self._fault, self._moments, self._within_s = spark, fault, moments, within_s
+        self._over, self._thread = threading.Event(), threading.Thread(target=self._fail_at_moments)
 
-    def _wait_and_fail(self) -> None:
-        self._over.wait(self._delay_s)
-        while not self.happened and not self._over.wait(0.02):
-            self.happened.extend(filter(None, [self._fault()]))
+    def _fail_at_moments(self) -> None:
+        begun, pause_s = time.monotonic(), CHANCE.uniform(0.0, self._within_s)
+        while len(self.happened) < self._moments and not self._over.wait(pause_s):
+            at, told = time.monotonic() - begun, self._fault() if self._is_working() else None
+            if told is not None:
+                self.happened.append(f"after {at:.1f} s {told}")
+            pause_s = 0.02 if told is None else CHANCE.uniform(0.0, self._within_s)
+
+    def _is_working(self) -> bool:
+        return bool(self._spark.streams.active) or bool(self._spark.sparkContext.statusTracker().getActiveStageIds())
 
     def __enter__(self) -> Self:
         self._thread.start()

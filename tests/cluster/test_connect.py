@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from bench.object_store import KEY, SECRET
 from tests.cluster.conftest import APPLICATION
 from tests.cluster.hosts import DATA, ROOT
 
@@ -30,14 +32,20 @@ def server() -> Iterator[str]:
         command = [*submit, "--master", os.environ["CLUSTER_MASTER"], *options]
         env = os.environ | {"SPARK_DAEMON_MEMORY": "1g"}  # the server takes this, not the memory of a driver
         process = subprocess.Popen(command, stdout=log, stderr=log, env=env)
-    end = time.monotonic() + 60
+    try:
+        _wait_for(process)
+        yield f"sc://localhost:{PORT}"
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait_for(process: subprocess.Popen[bytes]) -> None:
+    end = time.monotonic() + 180
     while not _answers():
         assert process.poll() is None, (DATA / "connect.log").read_text()[-3000:]
         assert time.monotonic() < end, "the server does not answer"
         time.sleep(0.2)
-    yield f"sc://localhost:{PORT}"
-    process.kill()
-    process.wait()
 
 
 def _answers() -> bool:
@@ -45,7 +53,18 @@ def _answers() -> bool:
         return probe.connect_ex(("localhost", PORT)) == 0
 
 
-def test_every_family_that_works_over_spark_connect(server: str, mounted: Path) -> None:
-    job = [sys.executable, ROOT / "tests" / "spark" / "connect_job.py", mounted, "", server]
-    done = subprocess.run(job, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines()[-1:] == ["all is well"], done.stdout + done.stderr
+def run(server: str, *command: object) -> str:
+    env = os.environ | {"SPARK_REMOTE": server, "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET}
+    done = subprocess.run([sys.executable, *map(str, command)], env=env, capture_output=True, text=True, check=False)
+    return done.stdout + done.stderr
+
+
+@pytest.mark.timeout(900)
+def test_every_family_over_spark_connect(server: str, mounted: Path) -> None:
+    """With all files at s3a:, and then what is refused, and pages, letters and answers on a mounted directory."""
+    families = Path(__file__).with_name("test_families.py")
+    checks = ["-m", "pytest", "-n", "0", "-q", "-p", "no:cacheprovider", "-c", ROOT / "pyproject.toml", families]
+    said = run(server, *checks)
+    assert re.search(r"^\d+ passed in", said, re.MULTILINE), said
+    said = run(server, ROOT / "tests" / "spark" / "connect_job.py", mounted, "", server)
+    assert "all is well" in said.splitlines(), said

@@ -35,16 +35,19 @@ def named(rows: Rows, prefix: str) -> Rows:
     return [{f"{prefix}{name}": value for name, value in row.items()} for row in rows]
 
 
+def table(rows: Rows) -> pa.Table:
+    return pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.int64()) for name in rows[0]]))
+
+
 def frame(spark: SparkSession, rows: Rows) -> DataFrame:
-    names = ", ".join(f"{name} long" for name in rows[0])
-    return spark.createDataFrame([tuple(row.values()) for row in rows], names).repartition(6)
+    """From Arrow: Spark would make one of tuples by workers of another kind, of which each executor starts two then."""
+    return spark.createDataFrame(table(rows)).repartition(6)
 
 
 def write_files(place: Remote, rows: Rows, parts: int) -> None:
     """The rows as so many Parquet files in the object store."""
-    schema = pa.schema([(name, pa.int64()) for name in rows[0]])
     for at in range(parts):
-        write_table(pa.Table.from_pylist(rows[at::parts], schema=schema), place / f"{at}.parquet")
+        write_table(table(rows[at::parts]), place / f"{at}.parquet")
 
 
 def stream(spark: SparkSession, place: Remote, rows: Rows, parts: int = 2) -> DataFrame:
@@ -93,9 +96,10 @@ def test_interval_counts(spark: SparkSession) -> None:
 
 
 def test_interval_join_of_micro_batches(spark: SparkSession, shared: Remote) -> None:
-    right, out = frame(spark, RIGHT), str(shared / "out")
+    out = str(shared / "out")
 
     def join(rows: DataFrame, _: int) -> None:
+        right = frame(rows.sparkSession, RIGHT)
         dovetail.interval_join(rows, right, on=ON, **BOUNDS).write.mode("append").parquet(out)
 
     writer = stream(spark, shared / "in", LEFT).writeStream.foreachBatch(join)
@@ -112,6 +116,56 @@ def test_asof_join(spark: SparkSession, direction: str) -> None:
     left = [{**row, "l_start": row["l_start"] * 1000 + 500} for row in LEFT]
     found = dovetail.asof_join(frame(spark, left), frame(spark, right), **asked)
     assert bag(found) == expected(oracle.asof_join(left, right, **asked))
+
+
+def test_interval_nearest(spark: SparkSession) -> None:
+    asked: dict[str, Any] = {"k": 2, "direction": "upstream", "max_distance": 30}
+    near = oracle.interval_nearest(LEFT, RIGHT, bounds=tuple(BOUNDS.values()), by=ON, **asked)
+    wanted = [(*a.values(), *b.values(), gap) for a, found in near for gap, b in found]
+    found = dovetail.interval_nearest(frame(spark, LEFT), frame(spark, RIGHT), on=ON, ties="all", **asked, **BOUNDS)
+    assert bag(found) == oracle.bag(wanted)
+
+
+SPANS, OTHERS = intervals(SEED), intervals(SEED + 1)
+
+
+def test_sets_of_one_input(spark: SparkSession) -> None:
+    """By sweeps of ranges of time, on several executors."""
+    rows, asked = frame(spark, SPANS), {"on": "k", "partitions": 4}
+    groups = oracle.by_key(SPANS, ["k"])
+    merged = [
+        (group[0]["k"], min(row["start"] for row in group), max(row["end"] for row in group), len(group))
+        for group in oracle.clusters(SPANS, on=["k"])
+    ]
+    assert bag(dovetail.interval_merge(rows, **asked)) == oracle.bag(merged)
+    numbered = dovetail.interval_cluster(rows, **asked).where("k is not null").select("k", "cluster").distinct()
+    assert numbered.count() == len(merged)
+    depth = [(*key, *piece) for key, group in groups.items() for piece in oracle.interval_depth(group)]
+    assert bag(dovetail.interval_depth(rows, **asked)) == oracle.bag(depth)
+    cut = [
+        (row["id"], *piece)
+        for group in groups.values()
+        for piece in oracle.pieces(group)
+        for row in group
+        if row["start"] <= piece[0] and row["end"] >= piece[1]
+    ]
+    found = dovetail.make_disjoint(rows, **asked).where("k is not null").select("id", "start", "end")
+    assert bag(found) == oracle.bag(cut)
+
+
+@pytest.mark.parametrize("partitions", [None, 4])
+def test_sets_of_two_inputs(spark: SparkSession, partitions: int | None) -> None:
+    """By an index that all tasks get, and by ranges of time."""
+    frames, asked = (frame(spark, SPANS), frame(spark, OTHERS)), {"on": "k", "partitions": partitions}
+    groups, counted = oracle.by_key(OTHERS, ["k"]), oracle.count_overlaps(SPANS, OTHERS, on=[("k", "k")])
+    of = {row["id"]: groups.get((row["k"],), []) for row in SPANS}
+    covered = [(row["id"], n, oracle.covered(of[row["id"]], row["start"], row["end"])) for row, n in counted]
+    found = dovetail.interval_coverage(*frames, **asked).select("id", "n_overlaps", "covered")
+    assert bag(found) == oracle.bag(covered)
+    rest = [(row["id"], *piece) for row in SPANS for piece in oracle.uncovered(of[row["id"]], row["start"], row["end"])]
+    assert bag(dovetail.interval_subtract(*frames, **asked).select("id", "start", "end")) == oracle.bag(rest)
+    apart = [row["id"] for row, n in counted if n == 0]
+    assert sorted(row.id for row in dovetail.interval_setdiff(*frames, **asked).collect()) == apart
 
 
 MASTER = [{"k": at, "word": at * 7} for at in range(0, 60, 2)]

@@ -1,12 +1,14 @@
 """Parts of the cluster fail at random moments of a stream or a join; the answer is the same afterwards.
 
-A run prints its seed: `CLUSTER_SEED=7 make cluster` has the faults at the same moments after each start. With
-`CLUSTER_MOMENTS=20` there are as many of each fault.
+A run prints its seed, which `CLUSTER_SEED` sets. With `CLUSTER_MOMENTS=20` there are as many of each fault: joins and
+streams run in turn until all have happened, several in each, and every answer is compared.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -17,7 +19,6 @@ from tests.cluster.faults import (
     SEED,
     Failing,
     Fault,
-    by_hand,
     executor,
     host_cut_off,
     python_worker,
@@ -50,18 +51,22 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Run = Callable[["SparkSession", Remote], Any]
+PARTS = 2 if MOMENTS == 1 else 6
+"""Micro-batches of a stream."""
+MOST = 4
+"""Moments in one run, so that many moments meet every kind of run."""
 
 
 def online(spark: SparkSession, place: Remote) -> Any:
     """Two streams, their state and checkpoint, and the files that Spark writes."""
-    left, right = stream(spark, place / "left", LEFT), stream(spark, place / "right", RIGHT)
+    left, right = (stream(spark, place / name, rows, PARTS) for name, rows in (("left", LEFT), ("right", RIGHT)))
     return bag(drain(dovetail.online_join(left, right, on=ON, memory="4MB", retain="1 hour", owed="batch"), place))
 
 
 def enriched(spark: SparkSession, place: Remote) -> Any:
     """A page file is built, and a stream keeps the log of its versions."""
     store = dovetail.MasterStore.build(frame(spark, MASTER), str(place / "m.pages"), key="k")
-    rows = stream(spark, place / "in", ORDERS)
+    rows = stream(spark, place / "in", ORDERS, PARTS)
     return bag(drain(dovetail.enrich(rows, store, on="k", how="left", memory="4MB"), place))
 
 
@@ -107,30 +112,35 @@ FAULTS: dict[Fault, tuple[Run, ...]] = {
 }
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("moment", range(MOMENTS))
-@pytest.mark.parametrize(
-    "fault",
-    [pytest.param(fault, id=fault.__name__) for fault in FAULTS],
-)
+@pytest.mark.timeout(240 + 60 * MOMENTS)
+@pytest.mark.parametrize("fault", [pytest.param(fault, id=fault.__name__) for fault in FAULTS])
 def test_the_answer_is_the_same(
-    spark: SparkSession, shared: Remote, capsys: pytest.CaptureFixture[str], fault: Fault, moment: int
+    spark: SparkSession, shared: Remote, capsys: pytest.CaptureFixture[str], fault: Fault
 ) -> None:
-    told = meet(spark, shared, fault, CHANCE.choice(FAULTS[fault]))
-    with capsys.disabled():
-        print(f"\nCLUSTER_SEED={SEED}, moment {moment}: {told}")
+    meet(spark, shared, fault, FAULTS[fault], capsys)
 
 
-def meet(spark: SparkSession, shared: Remote, fault: Fault, run: Run) -> str:
-    """Run until the fault meets it, and compare its answers; what happened."""
-    answer, within_s = RUNS[run]
-    for attempt in range(5):  # a run may be over before its moment
-        with Failing(fault, within_s / 2**attempt) as failing:
-            found = run(spark, shared / str(attempt))
+def meet(
+    spark: SparkSession, shared: Remote, fault: Fault, runs: tuple[Run, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Have all moments of a fault meet the runs in turn, and compare every answer."""
+    first, lacking, missed = CHANCE.randrange(len(runs)), MOMENTS, 0
+    for at in count():
+        run = runs[(first + at) % len(runs)]
+        answer, within_s = RUNS[run]
+        with Failing(spark, fault, min(MOST, lacking), within_s / 2**missed) as failing:
+            found = run(spark, shared / str(at))
         assert found == answer, (run.__name__, failing.happened)
-        if failing.happened:
-            return f"{run.__name__}: {failing.happened[0]}"
-    pytest.fail(f"{fault.__name__} did not meet {run.__name__} in 5 runs")
+        lacking, missed = lacking - len(failing.happened), 0 if failing.happened else missed + 1
+        with capsys.disabled():
+            print(f"\nCLUSTER_SEED={SEED}, {lacking} to go, {run.__name__}: {'; '.join(failing.happened)}", flush=True)
+        if not lacking:
+            return
+        assert missed < 2 * len(runs), "the fault met none of the runs"
+
+
+SPECULATION = {"spark.speculation.multiplier": "1.1", "spark.speculation.task.duration.threshold": "1s"}
+"""Every stage reads these again; the second is for stages of one task."""
 
 
 @pytest.fixture
@@ -138,36 +148,24 @@ def speculation(spark: SparkSession) -> Iterator[Callable[[], int]]:
     """Second attempts of tasks that run for a second; gives the number of those that there were."""
     context: Any = spark.sparkContext._jsc
     conf, scheduler, stages = context.sc().conf(), context.sc().dagScheduler(), context.sc().statusStore()
-    first, usual = int(scheduler.nextStageId()), conf.get(MIN_RUNTIME)
-    conf.set(MIN_RUNTIME, "1s")
+    counted, usual = {int(scheduler.nextStageId()): 0}, {key: conf.get(key, "1h") for key in SPECULATION}
+    for key, value in SPECULATION.items():
+        conf.set(key, value)
 
     def seen() -> int:
-        found = [stages.speculationSummary(at, 0) for at in range(first, int(scheduler.nextStageId()))]
-        return sum(one.get().numTasks() for one in found if one.isDefined())
+        for at in range(max(counted) - 5, int(scheduler.nextStageId())):  # older stages are over
+            found = stages.speculationSummary(at, 0)
+            counted[at] = found.get().numTasks() if found.isDefined() else 0
+        return sum(counted.values())
 
     yield seen
-    conf.set(MIN_RUNTIME, usual)
+    for key, value in usual.items():
+        conf.set(key, value)
 
 
-MIN_RUNTIME = "spark.speculation.minTaskRuntime"
-
-
-@by_hand
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("moment", range(MOMENTS))
-def test_both_attempts_of_a_speculated_task_write(
-    spark: SparkSession,
-    shared: Remote,
-    speculation: Callable[[], int],
-    capsys: pytest.CaptureFixture[str],
-    moment: int,
+@pytest.mark.timeout(240 + 60 * MOMENTS)
+def test_both_attempts_of_a_speculated_task_run(
+    spark: SparkSession, shared: Remote, speculation: Callable[[], int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A task stands still, its second attempt runs elsewhere, then the first goes on: nothing is doubled."""
-    told = []
-    for attempt in range(4):
-        told.append(meet(spark, shared / f"s{attempt}", slow_worker, CHANCE.choice((lettered, enriched, written))))
-        if speculation():
-            break
-    assert speculation(), f"no task was speculated: {told}"
-    with capsys.disabled():
-        print(f"\nCLUSTER_SEED={SEED}, moment {moment}: {'; '.join(told)}; {speculation()} speculated")
+    """A task stands still until its second attempt runs elsewhere, then goes on beside it: nothing is doubled."""
+    meet(spark, shared, partial(slow_worker, speculation), tuple(RUNS), capsys)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -194,3 +196,18 @@ def test_a_value_or_key_that_cannot_be_is_told_with_its_line(tmp_path: Path, key
         read_pipeline(file)
     line = next(n for n, text in enumerate(file.read_text().splitlines(), 1) if text.startswith(f"{told} ="))
     assert any(f":{line}:" in each and told in each for each in str(caught.value).splitlines()), str(caught.value)
+
+
+@pytest.mark.parametrize("command", ["run", "check"])
+def test_a_pipeline_over_spark_connect_is_refused_before_a_session_starts(tmp_path: Path, command: str) -> None:
+    file = tmp_path / "p.toml"
+    file.write_text(
+        '[pipeline]\nname = "p"\nspark = { "spark.remote" = "sc://nowhere" }\n'
+        '[source.a]\ntype = "parquet"\npath = "in"\n[sink.b]\ntype = "parquet"\nfrom = "a"\npath = "out"\n'
+    )
+    dovetail = Path(sys.executable).with_name("dovetail")
+    done = subprocess.run([dovetail, command, file], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    said = " ".join(done.stderr.split())
+    assert "does not work over Spark Connect; give spark.master in place of spark.remote" in said
+    assert "Traceback" not in said

@@ -6,6 +6,7 @@ server, in a server of its own with these options of Java.
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,6 +26,7 @@ from dovetail import (
     interval_depth,
     interval_join,
     interval_subtract,
+    online_join,
     plan_enrich,
     plan_interval_join,
     plan_interval_merge,
@@ -34,6 +36,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.errors import UnsupportedError
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.spark.frames import is_connect, require_classic
+from dovetail.spark.places import access_to
 from dovetail.spark.session import configure
 from dovetail.spark.task import MetricsSink
 
@@ -49,6 +52,12 @@ def foundation(spark: Any) -> None:
     assert is_connect(spark)
     assert configure(spark) == []
     assert spark.conf.get("spark.sql.shuffle.partitions") == "3"
+    with pytest.MonkeyPatch.context() as changed:  # a server does not tell its keys
+        changed.setenv("AWS_ACCESS_KEY_ID", "the client's")
+        changed.setenv("AWS_SECRET_ACCESS_KEY", "its secret")
+        access = access_to(spark, "s3a://bucket/place")
+    assert access is not None
+    assert (access.key, access.secret) == ("the client's", "its secret")
     sink = MetricsSink(spark)
 
     def doubled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -125,6 +134,20 @@ def enrichment(spark: Any, place: Path) -> None:
     assert answers["word"].null_count == 50
 
 
+def online(spark: Any, place: Path) -> None:
+    """Owed results of a stream come in pauses, which its query does not end after: that is said."""
+    rows = spark.readStream.schema("k long").parquet(str(place / "in"))
+    said = list[str]()
+    handler = logging.Handler()
+    handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("dovetail").addHandler(handler)
+    for owed, n in (("batch", 0), ("idle", 1)):
+        found = online_join(rows, rows.withColumnRenamed("k", "j"), on=[("k", "j")], memory="1MB", owed=owed)
+        assert found.columns == ["k", "j"]
+        assert len(said) == n, said
+    assert "does not end by itself: give owed='batch'" in said[0]
+
+
 def changes(spark: Any, place: Path) -> None:
     """Changes of a page file, of a stream and of a batch."""
     rows = spark.createDataFrame([(1, "a"), (2, "b")], "k long, word string")
@@ -144,11 +167,13 @@ def changes(spark: Any, place: Path) -> None:
 
 def main(place: Path, java_options: str, address: str = "") -> None:
     own = {"spark.ui.enabled": False, "spark.sql.shuffle.partitions": 3, "spark.driver.extraJavaOptions": java_options}
+    own |= {"spark.hadoop.fs.s3a.access.key": "the server's", "spark.hadoop.fs.s3a.secret.key": "another"}
     spark = session(conf={"spark.remote": address} if address else {"spark.remote": "local[1]", **own})
     foundation(spark)
     intervals(spark, place)
     sets(spark)
     enrichment(spark, place)
+    online(spark, place)
     changes(spark, place)
     spark.stop()
     print("all is well")

@@ -9,11 +9,12 @@ from contextlib import contextmanager
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from dovetail.errors import ConfigError, PlanError
+from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.pipeline.file.declared import Pipeline
 from dovetail.pipeline.file.problems import PipelineError, Problem, nearest_line
+from dovetail.spark.frames import require_classic
 from dovetail.spark.launch import Output
-from dovetail.spark.session import configure, open_session
+from dovetail.spark.session import configure, open_session, wants_connect
 
 _QUIET: Mapping[str, str] = {
     "spark.ui.enabled": "false",
@@ -21,6 +22,8 @@ _QUIET: Mapping[str, str] = {
     "spark.log.level": "ERROR",
     "spark.sql.streaming.numRecentProgressUpdates": "200",
 }
+_WHAT = "a pipeline, which writes its checkpoint and sinks from the driver,"
+_INSTEAD = "give spark.master in place of spark.remote, and unset SPARK_REMOTE, or call the joins in a program."
 
 
 @contextmanager
@@ -34,6 +37,7 @@ def started_session(pipeline: Pipeline) -> Iterator[SparkSession]:
     logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
     running = SparkSession.getActiveSession()
     if running is not None:
+        require_classic(running, _WHAT, _INSTEAD)
         configure(running)
         yield running
         return
@@ -60,6 +64,8 @@ def _session(pipeline: Pipeline, output: Output) -> SparkSession:
     """A new session; an error in a setting of the file is raised with its line."""
     given = pipeline.settings.get("spark", {})
     asked = {key: str(value).lower() if isinstance(value, bool) else str(value) for key, value in given.items()}
+    if wants_connect(asked):
+        raise UnsupportedError(f"{_WHAT} does not work over Spark Connect; {_INSTEAD}")
     try:
         return open_session(f"dovetail {pipeline.name}", {**_QUIET, **asked}, output)
     except ConfigError as error:

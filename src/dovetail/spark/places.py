@@ -53,9 +53,9 @@ def access_to(spark: SparkSession, path: str) -> S3Access | None:
 
 
 def _settings(spark: SparkSession) -> Callable[[str, str], str]:
-    """Hadoop's settings by name; over Spark Connect those of its session."""
+    """Hadoop's settings by name; over Spark Connect those of its session, with keys of the client's environment."""
     if is_connect(spark):
-        return lambda name, default: str(spark.conf.get(name, spark.conf.get(f"spark.hadoop.{name}", default)))
+        return partial(_client_setting, spark)
     session: Any = spark
     conf = session._jsparkSession.sessionState().newHadoopConf()
 
@@ -67,6 +67,22 @@ def _settings(spark: SparkSession) -> Callable[[str, str], str]:
         return str(conf.get(name, default)) if given else default
 
     return found
+
+
+_CLIENT_KEYS = {
+    "access.key": "AWS_ACCESS_KEY_ID",
+    "secret.key": "AWS_SECRET_ACCESS_KEY",
+    "session.token": "AWS_SESSION_TOKEN",
+}
+
+
+def _client_setting(spark: SparkSession, name: str, default: str) -> str:
+    """A setting of the server; of keys, which a server does not tell its clients, that of this process."""
+    found = spark.conf.get(name, None) or spark.conf.get(f"spark.hadoop.{name}", None) or ""
+    variable = next((value for key, value in _CLIENT_KEYS.items() if name.endswith(f".{key}")), None)
+    if variable is not None and (not found or "(redacted)" in found):
+        found = os.environ.get(variable, "")
+    return found or default
 
 
 def _s3_access(setting: Callable[[str, str], str], bucket: str) -> S3Access:

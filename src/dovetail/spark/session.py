@@ -56,7 +56,7 @@ def quiet_session(app: str) -> tuple[SparkSession, bool]:
 
 def open_session(app: str | None, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
     """The session for settings as Spark spells them; `output` takes what a new JVM prints."""
-    if _wants_connect(given):
+    if wants_connect(given):
         spark = _connect(app, given)
     elif _is_running():
         spark = _running(given)
@@ -141,7 +141,8 @@ def _memory(memory: str | int) -> str:
     return f"{size >> 20}m"
 
 
-def _wants_connect(given: Mapping[str, str]) -> bool:
+def wants_connect(given: Mapping[str, str]) -> bool:
+    """Whether these settings, or the environment, ask for Spark Connect."""
     mode = given.get("spark.api.mode", os.environ.get("SPARK_API_MODE", "classic")).lower()
     return "spark.remote" in given or bool(os.environ.get("SPARK_REMOTE")) or mode == "connect"
 

@@ -253,11 +253,6 @@ class Running:
         self.owed = True
         self.is_over = False
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the budget that the join holds."""
-        return self.operator.budget.used
-
     def work(self, what: Work, is_new: bool) -> Generator[pa.Buffer, None, dict[str, Any]]:
         """Answers as Arrow record batches without their schema, and then what was counted.
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
+import gc
 import os
 import pickle
 import select
@@ -29,6 +31,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+import psutil  # type: ignore[import-untyped]  # it ships no types
 import pyarrow as pa
 
 from dovetail import errors
@@ -37,6 +40,8 @@ from dovetail.errors import DovetailError
 
 ADDRESS = "DOVETAIL_RESIDENT"
 IDLE_S = 600.0
+LOADED_BYTES = 64 << 20
+"""Kernels and libraries that the first value loads; DINER has 60 MB of them. They are no part of a limit on values."""
 _HELD_BYTES = 16 << 20
 _LOOK_S = 0.5
 _REVIVED_S = 10.0
@@ -69,18 +74,12 @@ class Resident(Closable, Protocol):
         """Whether the value should be rebuilt for the next call."""
         ...
 
-    @property
-    def nbytes(self) -> int:
-        """Bytes of its budget that it holds between calls."""
-        ...
-
 
 class ResidentCall(NamedTuple):
     """A call of the value that is kept under the stamp `before`, and is kept under `after` afterwards; can be pickled.
 
     Every stored state has a stamp of its own, so that a value with state that was never stored is not found. With an
-    empty `after` the value is not kept. A value in use counts with its budget, `nbytes`, others with what they hold;
-    together they may have `most`.
+    empty `after` the value is not kept. Beyond `most` bytes of the process, values that are not in use are closed.
     """
 
     name: str
@@ -88,7 +87,6 @@ class ResidentCall(NamedTuple):
     after: str
     make: Callable[[], Resident]
     what: Any
-    nbytes: int = 0
     most: int | None = None
 
 
@@ -99,7 +97,6 @@ class _Kept(NamedTuple, Generic[V]):
     stamp: str
     at: float
     value: V
-    nbytes: int
 
 
 def _close_all(values: Iterable[Closable]) -> None:
@@ -110,38 +107,28 @@ def _close_all(values: Iterable[Closable]) -> None:
 class Pool(Generic[V]):
     """Values by name, each with the stamp of its state; the caller owns a value that it takes. Thread-safe.
 
-    Of more than `most` values, the least recently used one is closed. Values may have a size, in bytes:
-    callers that use one say so, and the least recently used of the others are closed to make room.
+    Of more than `most` values, the least recently used one is closed.
     """
 
     def __init__(self, most: int | None = None) -> None:
         self._most = most
         self._kept: dict[str, _Kept[V]] = {}
-        self._used = 0
         self._lock = threading.Lock()
+        self._allowed = _private_bytes() + LOADED_BYTES
 
-    @contextlib.contextmanager
-    def using(self, nbytes: int, most: int | None) -> Iterator[None]:
-        """Count a value that is in use in this block, with which values may have `most` bytes in all."""
-        with self._lock:
-            self._used += nbytes
-            gone = self._beyond(most)
-        try:
-            _close_all(gone)
-            yield
-        finally:
+    def make_room(self, most: int | None) -> None:
+        """Close the least recently used values until all that the process holds for values is at most `most` bytes.
+
+        It is measured: a budget that a value reserved, and did not yet use, takes no memory.
+        """
+        while most is not None and _private_bytes() - self._allowed > most:
             with self._lock:
-                self._used -= nbytes
-
-    def _beyond(self, most: int | None) -> list[V]:
-        """Remove the least recently used values until those that stay and those in use have `most` bytes."""
-        gone: list[V] = []
-        held = self._used + sum(kept.nbytes for kept in self._kept.values())
-        while most is not None and held > most and self._kept:
-            kept = self._kept.pop(next(iter(self._kept)))
-            held -= kept.nbytes
-            gone.append(kept.value)
-        return gone
+                gone = [self._kept.pop(next(iter(self._kept))).value] if self._kept else []
+            if not gone:
+                return
+            _close_all(gone)
+            gone.clear()
+            _give_back()
 
     def take(self, name: str, stamp: str = "") -> V | None:
         """The value of this name and stamp, if there is one; a value with another stamp is closed."""
@@ -152,14 +139,13 @@ class Pool(Generic[V]):
         found.value.close()
         return None
 
-    def keep(self, name: str, value: V, stamp: str = "", nbytes: int = 0, most: int | None = None) -> None:
-        """Keep a value; another value of that name is closed, and so are others beyond `most` bytes in all."""
+    def keep(self, name: str, value: V, stamp: str = "") -> None:
+        """Keep a value; another value of that name is closed."""
         with self._lock:
             gone = [self._kept.pop(name).value] if name in self._kept else []
-            self._kept[name] = _Kept(stamp, time.monotonic(), value, nbytes)
+            self._kept[name] = _Kept(stamp, time.monotonic(), value)
             while self._most is not None and len(self._kept) > self._most:
                 gone.append(self._kept.pop(next(iter(self._kept))).value)
-            gone += self._beyond(most)
         _close_all(gone)
 
     def forget_idle(self, idle_s: float = IDLE_S) -> None:
@@ -175,22 +161,38 @@ class Pool(Generic[V]):
         self.forget_idle(-1.0)
 
 
+def _private_bytes() -> int:
+    """Memory of this process that is no file's."""
+    info = psutil.Process().memory_info()
+    return int(info.rss - getattr(info, "shared", 0))
+
+
+def _give_back() -> None:
+    """Return the memory of closed values to the system, which allocators would keep for the next ones."""
+    gc.collect()
+    pa.default_memory_pool().release_unused()
+    if sys.platform == "linux":
+        with contextlib.suppress(AttributeError):  # another C library than GNU's
+            ctypes.CDLL(None).malloc_trim(0)
+
+
 def run_in(pool: Pool[Resident], call: ResidentCall, log: Log) -> Answers:
     """The results of a call in this process, and its report; `log` gives the pieces of the state, if needed."""
     found = pool.take(call.name, call.before)
-    with pool.using(call.nbytes, call.most):
-        value = found or call.make()
-        try:
-            if found is None:
-                value.take_up(log())
-            report = yield from value.work(call.what, found is None)
-        except BaseException:
-            value.close()
-            raise
+    value = found or call.make()
+    try:
+        if found is None:
+            value.take_up(log())
+        pool.make_room(call.most)
+        report = yield from value.work(call.what, found is None)
+    except BaseException:
+        value.close()
+        raise
     if call.after and not value.is_over:
-        pool.keep(call.name, value, call.after, value.nbytes, call.most)
+        pool.keep(call.name, value, call.after)
     else:
         value.close()
+    pool.make_room(call.most)
     return report | {"replayed": found is None}
 
 

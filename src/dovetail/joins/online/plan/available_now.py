@@ -56,10 +56,14 @@ _thread: threading.Thread | None = None
 def end_when_done(spark: SparkSession, sink: MetricsSink, wait_s: float) -> None:
     """End queries of a join if their trigger is availableNow; `sink` gets the metrics of the join.
 
-    Of many joins the newest ones are watched.
+    Of many joins the newest ones are watched. Over Spark Connect, where triggers are not seen, none are.
     """
     global _thread
     if is_connect(spark):
+        _log.warning(
+            "over Spark Connect, a query with owed='idle' and trigger(availableNow=True) does not end by itself: give "
+            "owed='batch', or stop the query."
+        )
         return
     with _lock:
         _joins.append(_Join(spark, sink, wait_s))

@@ -387,7 +387,7 @@ class OnlineCall:
         name = f"{TaskAttempt.here().query} {self.task.plan} {self.call.key}"
         work = Work(step.events, step.leaving)
         make, most = partial(Running, step.join), self.task.resident_bytes
-        call = ResidentCall(name, step.before, step.after, make, work, step.join.memory, most)
+        call = ResidentCall(name, step.before, step.after, make, work, most)
         return run_call(call, step.log, step.in_order)
 
     # ------------------------------------------------------------------ pieces of events
