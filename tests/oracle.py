@@ -294,7 +294,8 @@ def clusters(rows: Sequence[Row], gap: Any = 0, on: Sequence[str] = (), closed: 
     def linked(a: Row, b: Row) -> bool:
         if gap is None:
             return share_a_point(a["start"], a["end"], b["start"], b["end"], (closed, closed))
-        return bool(max(a["start"], b["start"]) - min(a["end"], b["end"]) <= gap)
+        first, last = min(a["end"], b["end"]), max(a["start"], b["start"])
+        return bool(last <= first or (gap and last - first <= gap))  # texts have no differences
 
     found = []
     for group in by_key(rows, on, closed).values():

@@ -15,7 +15,8 @@ from tests import oracle
 import dovetail
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.spark.hosts import cells as cells_module
-from dovetail.spark.hosts.cells import Cells, Sample, choose_cells
+from dovetail.spark.hosts.cells import Cells, choose_cells
+from dovetail.spark.hosts.sample import Sample
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

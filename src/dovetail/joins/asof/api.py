@@ -92,9 +92,9 @@ def asof_join(left: DataFrame, right: DataFrame, request: Request) -> DataFrame:
     Args:
         left: The rows that are looked up.
         right: The rows that are found.
-        on: The time column, by one name or as (left name, right name): a number, decimal, date, timestamp, time or
-            day-time interval; both inputs are cast to Spark's common type. Null and NaN match nothing. Both times are
-            in the result, the right one with a suffix if they have one name.
+        on: The time column, by one name or as (left name, right name): a number, decimal, date, timestamp, time,
+            day-time interval, or text by its bytes; both inputs are cast to Spark's common type. Null and NaN match
+            nothing. Both times are in the result, the right one with a suffix if they have one name.
         by: Equality keys: "k", ["k"] or [("left_k", "right_k")]. Null keys match nothing. A key given by one name
             appears once in the result.
         direction: backward (the last right row at the time or before it), forward (the first one at it or after it) or

@@ -2,7 +2,7 @@
 
 * `exchange`: packs rows by bucket, in batch queries and in streams.
 * `batch`: exchanges the rows of two inputs and runs joins over the batches of a task, or over buckets that end.
-* `cells`: the tasks of joins of rows near a point.
+* `sample`: samples of rows. `cells`: the tasks of joins of rows near a point.
 * `stateful`: runs a join of buckets over micro-batches, with timers and with state in the checkpoint.
 * `resident`: keeps values in an executor between tasks, in a worker or in a process beside the workers.
 """

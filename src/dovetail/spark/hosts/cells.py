@@ -8,25 +8,22 @@ Reference: docs/algorithms/asof.md, 4.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 from pyspark.sql import DataFrame
 
 from dovetail.engine.exchanged import CELL
 from dovetail.engine.point_join import LEFT_SHARE, RIGHT_SHARE, ROW_BYTES
 from dovetail.spark.frames import RESERVED, parallelism, quoted
-from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, row_bytes
+from dovetail.spark.hosts.sample import SMALL_BYTES, Sample, Source, double_literal, draw, long_literal, reached
+from dovetail.spark.inputs import known_bytes, row_bytes
 
 MOST_CELLS = 1000
-SAMPLE_ROWS = 4096  # of each side
-SMALL_BYTES = 4 << 20  # inputs that Spark estimates smaller are not sampled
-SAMPLED_BYTES = 64 << 20  # bytes of a larger input that are read for a sample
 CELL_ROOM = 1.5  # cells are not equal: there is room for this many times the rows
-_SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
 HASH, _AT = f"{RESERVED}hash", f"{RESERVED}at"
 
 
@@ -57,42 +54,6 @@ class PlacedSide(Protocol):
     def position(self) -> str:
         """SQL: the point of the row as a monotonic double."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """Key hashes and positions of a uniform sample of the usable rows of one side, and how many rows there are."""
-
-    hashes: npt.NDArray[np.int64]
-    positions: npt.NDArray[np.float64]
-    rows: int
-
-
-def draw(left: PlacedSide, right: PlacedSide, share: float) -> tuple[Sample, Sample]:
-    """Samples of both sides from one job: the rows with the smallest random numbers, which also give the row count.
-
-    The k-th smallest of n uniform numbers is about k / n, so that n is known to some two percent. Only the given share
-    of all rows is read.
-    """
-    parts = [
-        side.frame.where(side.usable)
-        .selectExpr(
-            f"{number} as side", f"{side.key_hash} as h", f"{side.position} as p", f"rand({_SEED + number}) as u"
-        )
-        .where(f"u < {_double(share)}")
-        .orderBy("u")
-        .limit(SAMPLE_ROWS)
-        for number, side in enumerate((left, right))
-    ]
-    drawn = parts[0].union(parts[1]).toArrow()
-    columns = {name: np.asarray(drawn[name].to_numpy()) for name in drawn.column_names}
-    found = []
-    for number in (0, 1):
-        chosen = columns["side"] == number
-        n, largest = int(chosen.sum()), columns["u"][chosen].max(initial=0.0)
-        rows = round(n / share) if n < SAMPLE_ROWS else int((n - 1) / largest)
-        found.append(Sample(columns["h"][chosen].astype(np.int64), columns["p"][chosen].astype(np.float64), rows))
-    return found[0], found[1]
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,20 +92,14 @@ class Cells:
         if self.count == 1:
             return frame.selectExpr(*chosen, f"0 as {CELL}")
         placed = frame.selectExpr(*chosen, f"{side.key_hash} as {HASH}", f"{side.position} as {_AT}")
-        cell = self._search(0, self.count - 1)
+        cell = reached([self._reached(number) for number in range(self.count - 1)])
         if side.name == "left":  # right rows that are not usable are left out
             spread = f"pmod(xxhash64({', '.join(_hashable(frame, columns)) or '0'}), {self.count})"
             cell = f"if({side.usable}, {cell}, cast({spread} as int))"
         return placed.selectExpr(*chosen, f"{cell} as {CELL}", *([HASH] if side.name == "right" and self.hot else []))
 
-    def _search(self, low: int, high: int) -> str:
-        if low == high:
-            return str(low)
-        middle = (low + high) // 2
-        return f"if({self._reached(middle)}, {self._search(middle + 1, high)}, {self._search(low, middle)})"
-
     def _reached(self, number: int) -> str:
-        at = f"{_AT} >= {_double(self.positions[number])}"
+        at = f"{_AT} >= {double_literal(self.positions[number])}"
         if not self.keyed:
             return at
         key = long_literal(self.hashes[number])
@@ -160,7 +115,7 @@ class Cells:
         return f"case {HASH} {' '.join(cases)} end"
 
 
-def choose_cells(samples: tuple[Sample, Sample], wanted: int, keyed: bool) -> Cells:
+def choose_cells(samples: Sequence[Sample], wanted: int, keyed: bool) -> Cells:
     """Boundaries of about `wanted` cells of equal size."""
     hashes = np.concatenate([sample.hashes for sample in samples])
     positions = np.concatenate([sample.positions for sample in samples])
@@ -195,15 +150,6 @@ def _hashable(frame: DataFrame, columns: list[str]) -> list[str]:
     return [quoted(name) for name in columns if not any(w in kinds[name].simpleString() for w in ("map<", "variant"))]
 
 
-def long_literal(number: int) -> str:
-    """SQL: the number as a bigint."""
-    return "cast('-9223372036854775808' as bigint)" if number == -(2**63) else f"{number}L"
-
-
-def _double(value: float) -> str:
-    return f"double('{value!r}')" if value in (inf, -inf) else f"{value!r}D"
-
-
 def fitting_cells(
     left: PlacedSide, right: PlacedSide, keyed: bool, partitions: int | None, memory: int, most: int = MOST_CELLS
 ) -> tuple[Cells, str]:
@@ -213,7 +159,7 @@ def fitting_cells(
     if max(sizes) <= SMALL_BYTES:
         even = even_cells(partitions or cores) if keyed else Cells(keyed=False)
         return even, "small inputs, not sampled"
-    samples = draw(left, right, min(1.0, SAMPLED_BYTES / max(1, *sizes)) if max(sizes) < UNKNOWN_BYTES else 1.0)
+    samples = draw(*(Source(side.frame, side.usable, side.key_hash, (side.position,)) for side in (left, right)))
     wanted = partitions or max(cores, _fitting(left, right, samples[0].rows, samples[1].rows, memory))
     reason = f"{samples[0].rows:,} left and {samples[1].rows:,} right rows, by a sample"
     return choose_cells(samples, min(wanted, most), keyed), reason

@@ -21,7 +21,8 @@ from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.request import Request
 from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
-from dovetail.spark.hosts.cells import HASH, Cells, long_literal
+from dovetail.spark.hosts.cells import HASH, Cells
+from dovetail.spark.hosts.sample import long_literal
 from dovetail.spark.task import MetricsSink
 
 
@@ -76,24 +77,21 @@ def carry(cells: Cells, side: Side, placed: DataFrame, columns: list[str], direc
     """Right rows in their cells, with copies of the ends of a hot key's cells in the cells that need them."""
     if not cells.hot:
         return placed
-    groups = [*side.keys, HASH, CELL]
+    groups = [*side.keys, CELL]
     own = [f"{RESERVED}g{number}" for number in range(len(groups))]
-    rows = placed.where(f"{HASH} in ({', '.join(map(long_literal, cells.hot))})")
-    first, last, low, high = (f"{RESERVED}{what}" for what in ("first", "last", "low", "high"))
-    ends = rows.groupBy(*groups).agg(F.expr(f"max({side.on})").alias(last), F.expr(f"min({side.on})").alias(first))
-    ends = ends.selectExpr(
-        *(f"{group} as {name}" for group, name in zip(groups, own, strict=True)),
-        first,
-        last,
-        f"{cells.edge('first')} as {low}",
-        f"{cells.edge('last')} as {high}",
-    )
+    hot = placed.where(f"{HASH} in ({', '.join(map(long_literal, cells.hot))})")
+    first, last = f"{RESERVED}first", f"{RESERVED}last"
+    ends = hot.groupBy(*groups).agg(F.expr(f"max({side.on})").alias(last), F.expr(f"min({side.on})").alias(first))
+    ends = ends.selectExpr(*(f"{group} as {name}" for group, name in zip(groups, own, strict=True)), first, last)
     same = " and ".join(f"{group} = {name}" for group, name in zip(groups, own, strict=True))
-    met = placed.join(F.broadcast(ends), F.expr(same), "left")
-    none = "cast(array() as array<int>)"
-    copies = [f"array({CELL})"]
+    low, high = cells.edge("first"), cells.edge("last")
+    copied = []
     if direction != "forward":
-        copies.append(f"if({side.on} = {last} and {CELL} < {high}, sequence({CELL} + 1, {high}), {none})")
+        copied.append((f"{side.on} = {last} and {CELL} < {high}", f"sequence({CELL} + 1, {high})"))
     if direction != "backward":
-        copies.append(f"if({side.on} = {first} and {CELL} > {low}, sequence({low}, {CELL} - 1), {none})")
-    return met.selectExpr(*map(quoted, columns), f"explode(concat({', '.join(copies)})) as {CELL}")
+        copied.append((f"{side.on} = {first} and {CELL} > {low}", f"sequence({low}, {CELL} - 1)"))
+    whole = placed.select(*map(quoted, columns), CELL)
+    for chosen, others in copied:
+        met = hot.join(F.broadcast(ends), F.expr(f"{same} and {chosen}"))
+        whole = whole.union(met.selectExpr(*map(quoted, columns), f"explode({others}) as {CELL}"))
+    return whole

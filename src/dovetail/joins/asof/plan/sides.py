@@ -11,6 +11,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.asof.request import Request
+from dovetail.joins.interval.plan.text import check_texts, is_text
 from dovetail.request import wanted_columns
 from dovetail.spark.frames import find_column, position, quoted, unquoted
 from dovetail.spark.inputs import (
@@ -84,15 +85,21 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
         )
     )
     wanted_columns(request.columns, (*first.payload, *second.payload))
+    if is_text(kind) and (request.tolerance is not None or request.direction == "nearest"):
+        argument = "direction" if request.direction == "nearest" else "tolerance"
+        raise PlanError(f"{argument}: texts have an order but no distances; leave it out.", argument=argument)
     return first, second
 
 
 def _time_type(frame: DataFrame, left: T.DataType, right: T.DataType) -> T.DataType:
     kind = common_type(frame, "on", left, right, "on")
+    if is_text(left) and is_text(right):
+        check_texts("on: the columns", [left, right], "on")
+        return kind
     if not isinstance(kind, BOUND_TYPES):
         raise PlanError(
             f"on: a column of type {kind.simpleString()} has no before and after here; use a number, decimal, date, "
-            "timestamp, time or day-time interval, or cast it.",
+            "timestamp, time, day-time interval or text, or cast it.",
             argument="on",
         )
     return type_with_codes(frame, "on: the columns", kind, "on")
@@ -109,6 +116,8 @@ def _check_orderable(name: str, kind: T.DataType) -> None:
 
 def index_obstacle(left: Side, right: Side) -> str | None:
     """The reason why only Spark can join these rows, if any: types that tasks do not support, or that have no codes."""
+    if is_text(left.kind):
+        return "texts have no 64-bit codes"
     if isinstance(left.kind, T.DecimalType) and left.kind.precision > NARROW_DIGITS:
         return f"times of type {left.kind.simpleString()} have no 64-bit codes"
     return spark_only((side.frame, side.keys) for side in (left, right))

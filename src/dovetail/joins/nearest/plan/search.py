@@ -25,7 +25,8 @@ from dovetail.joins.nearest.operator import DISTANCE, NearestJoin
 from dovetail.joins.nearest.request import Request
 from dovetail.spark.frames import RESERVED, quoted, units, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
-from dovetail.spark.hosts.cells import HASH, MOST_CELLS, Cells, fitting_cells, long_literal
+from dovetail.spark.hosts.cells import HASH, MOST_CELLS, Cells, fitting_cells
+from dovetail.spark.hosts.sample import long_literal
 from dovetail.spark.task import MetricsSink
 
 FLOATS = (T.FloatType, T.DoubleType)

@@ -10,10 +10,9 @@ from pyspark.sql import (
 )
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.joins.interval.plan.sides import find_bounds
 from dovetail.joins.sets.api.plan import SetPlan, describe, swept_plan
 from dovetail.joins.sets.plan.cuts import choose_cuts
-from dovetail.joins.sets.plan.rows import Rows, check_names, check_value, prepare_rows
+from dovetail.joins.sets.plan.rows import Rows, check_measured, check_names, check_value, prepare_rows, set_bounds
 from dovetail.joins.sets.plan.sweep import N_MERGED, clustered, gaps, merged
 from dovetail.joins.sets.request import ClusterOptions, ComplementOptions, MergeOptions, Request
 from dovetail.request import Key, takes
@@ -30,7 +29,7 @@ def interval_merge(rows: DataFrame, request: Request) -> DataFrame:
     Args:
         rows: The intervals.
         interval: Names of the start and end columns, or of a struct column with two fields. Bounds are numbers,
-            decimals, dates, timestamps, times or day-time intervals.
+            decimals, dates, timestamps, times, day-time intervals, or texts, which are ordered by their bytes.
         on: Equality keys: "k" or ["k", "l"]. Rows of different keys are not merged.
         closed: Which bounds belong to the interval: left, right, both or neither. It decides which intervals are empty,
             and with gap=None whether touching ones share a point.
@@ -167,7 +166,9 @@ def _cluster(frame: DataFrame, request: Request) -> SetPlan:
 
 
 def _check_gap(rows: Rows, request: Request) -> None:
-    if request.gap is not None:
+    if request.gap:
+        check_measured(rows.scale.kind, f"gap={request.gap!r}", "gap")
+    if request.gap is not None and not rows.scale.textual:
         rows.scale.distance("gap", request.gap)
 
 
@@ -189,7 +190,7 @@ def _limits(rows: Rows, request: Request) -> DataFrame | None:
     if isinstance(given, tuple):
         return _pair_limits(rows, given)
     check_input("limits", given, "interval_complement")
-    kind, (start, _), (end, _) = find_bounds("limits", given, request.interval, "limits")
+    kind, start, end = set_bounds("limits", given, request.interval, "limits")
     check_value(rows, kind, "limits")
     keys = common_keys(rows.frame, given, [Key(k, k, True) for k in request.keys], "limits")
     numbers = [f"{rows.scale.number(bound)} as {name}" for bound, name in ((start, "a"), (end, "b"))]

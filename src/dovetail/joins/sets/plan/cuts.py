@@ -19,14 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from dovetail.joins.sets.plan.rows import Rows
 from dovetail.joins.sets.request import Request
 from dovetail.spark.frames import RESERVED, parallelism
-from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, row_bytes
+from dovetail.spark.hosts.sample import SMALL_BYTES, Source, double_literal, draw, long_literal, reached
+from dovetail.spark.inputs import known_bytes, row_bytes
 
-SMALL_BYTES = 4 << 20  # an input that Spark estimates smaller is neither sampled nor cut, if it has no keys
-SAMPLED_BYTES = 64 << 20  # bytes of a larger input that are read for a sample
-SAMPLE_ROWS = 4096
 MOST_CELLS = 1000
 _TASKS_PER_CORE = 2
-_SEED = 20  # fixed: the same input gives the same plan
 CELL = f"{RESERVED}cell"
 _HASH = f"{RESERVED}hash"
 
@@ -69,9 +66,10 @@ class Cuts:
         if not self.points:
             return frame
         at = f"cast({number} as double)"
+        found = {key: reached([f"{at} >= {double_literal(p)}" for p in points]) for key, points in self.points.items()}
         if not self.keys:
-            return frame.selectExpr("*", f"{_search(at, self.points[0])} as {CELL}")
-        cases = " ".join(f"when {_long(key)} then {_search(at, points)}" for key, points in self.points.items())
+            return frame.selectExpr("*", f"{found[0]} as {CELL}")
+        cases = " ".join(f"when {long_literal(key)} then {cell}" for key, cell in found.items())
         return frame.selectExpr("*", f"case {_key_hash(self.keys)} {cases} else 0 end as {CELL}")
 
     def over(self, order: str, frame: str = "", by: Sequence[str] = ()) -> str:
@@ -84,7 +82,7 @@ class Cuts:
         """The rows of keys that are cut."""
         if not self.keys:
             return frame
-        return frame.where(f"{_key_hash(self.keys)} in ({', '.join(map(_long, self.points))})")
+        return frame.where(f"{_key_hash(self.keys)} in ({', '.join(map(long_literal, self.points))})")
 
     def carry(self, frame: DataFrame, *carried: Carried) -> DataFrame:
         """The frame with a column for each carried value, null where there is nothing to carry."""
@@ -130,24 +128,14 @@ class Cuts:
 def choose_cuts(rows: Rows, request: Request, numbers: Sequence[str]) -> Cuts:
     """Cuts that make tasks of equal size; an input that is not small is sampled by one job, at these numbers."""
     keys, size = rows.keys, known_bytes(rows.frame)
+    if rows.scale.textual:
+        return Cuts(keys, {}, "texts are not cut")
     small = max(SMALL_BYTES, request.memory // 2) if keys else SMALL_BYTES  # even one key would fit a task
     if size <= small and request.partitions is None:
         return Cuts(keys, {}, "a small input, not sampled")
-    share = min(1.0, SAMPLED_BYTES / max(1, size)) if size < UNKNOWN_BYTES else 1.0
-    points = f"explode(array({', '.join(f'cast({n} as double)' for n in numbers)})) as p"
-    drawn = (
-        replace(rows, invalid="null")
-        .usable()
-        .selectExpr(f"{_key_hash(keys)} as h", *numbers, f"rand({_SEED}) as u")
-        .where(f"u < {share!r}D")
-        .orderBy("u")
-        .limit(SAMPLE_ROWS)
-        .selectExpr("h", "u", points)
-        .toArrow()
-    )
-    hashes, positions, chance = (np.asarray(drawn[name].to_numpy()) for name in ("h", "p", "u"))
-    n = len(hashes) // len(numbers)
-    count = round(n / share) if n < SAMPLE_ROWS else int((n - 1) / max(chance.max(), 1e-300))
+    usable, positions = replace(rows, invalid="null").usable(), tuple(f"cast({n} as double)" for n in numbers)
+    (sample,) = draw(Source(usable, "true", _key_hash(keys), positions))
+    hashes, positions_of, count = sample.hashes, sample.positions, sample.rows
     if request.partitions is None and count * row_bytes(rows.frame) <= SMALL_BYTES:
         return Cuts(keys, {}, f"about {count:,} rows, too few to cut")
     needed = ceil(2 * count * row_bytes(rows.frame) / request.memory)
@@ -156,7 +144,7 @@ def choose_cuts(rows: Rows, request: Request, numbers: Sequence[str]) -> Cuts:
     for key, size in zip(*np.unique(hashes, return_counts=True), strict=True):
         wanted = round(min(cells, MOST_CELLS) * size / len(hashes))
         if wanted > 1:
-            at = np.sort(positions[hashes == key])
+            at = np.sort(positions_of[hashes == key])
             chosen = np.unique(at[np.arange(1, wanted) * len(at) // wanted])
             if len(chosen := chosen[chosen > at[0]]):
                 found[int(key)] = tuple(map(float, chosen))
@@ -170,19 +158,3 @@ def _one_group(column: str) -> str:
 
 def _key_hash(keys: Sequence[str]) -> str:
     return f"xxhash64({', '.join(keys)})" if keys else "0L"
-
-
-def _search(at: str, points: Sequence[float]) -> str:
-    """SQL: how many of the ascending points a number reaches."""
-
-    def search(low: int, high: int) -> str:
-        if low == high:
-            return str(low)
-        middle = (low + high) // 2
-        return f"if({at} >= {points[middle]!r}D, {search(middle + 1, high)}, {search(low, middle)})"
-
-    return search(0, len(points))
-
-
-def _long(number: int) -> str:
-    return "cast('-9223372036854775808' as bigint)" if number == -(2**63) else f"{number}L"

@@ -20,15 +20,16 @@ from dovetail.joins.interval.api import IntervalPlan, make_plan
 from dovetail.joins.interval.index.answers import COUNT
 from dovetail.joins.interval.plan.choose import choose_counts
 from dovetail.joins.interval.plan.native import NativeRoute
-from dovetail.joins.interval.plan.sides import find_bounds, prepare
+from dovetail.joins.interval.plan.sides import prepare
 from dovetail.joins.interval.plan.statistics import Inputs, collect_statistics
+from dovetail.joins.interval.plan.text import check_texts, is_text
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.interval.request import Request as PairRequest
 from dovetail.joins.sets.cover_index import COVERED
 from dovetail.joins.sets.plan.coverage import covered_rows
 from dovetail.joins.sets.plan.cuts import Cuts, choose_cuts
 from dovetail.joins.sets.plan.depth import depths
-from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free, make_rows
+from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free, check_measured, make_rows, set_bounds
 from dovetail.joins.sets.plan.scale import Scale
 from dovetail.joins.sets.plan.sweep import N_MERGED, gaps, merged
 from dovetail.joins.sets.request import Request
@@ -60,14 +61,16 @@ def prepare_pair(left: DataFrame, right: DataFrame, request: PairRequest, what: 
     translate_task_errors()
     for name, frame in (("left", left), ("right", right)):
         check_input(name, frame, what)
-    one = find_bounds("left", left, request.left_interval, "left_interval")
-    other = find_bounds("right", right, request.right_interval, "right_interval")
-    kind = common_type(left, "interval bounds", one[0], other[0])
+    one, *mine = set_bounds("left", left, request.left_interval, "left_interval")
+    other, *theirs = set_bounds("right", right, request.right_interval, "right_interval")
+    if is_text(one) or is_text(other):
+        check_texts("interval bounds", [one, other], "left_interval")
+    kind = common_type(left, "interval bounds", one, other)
     keys = common_keys(left, right, request.keys, "on")
     closed, invalid = request.relation.left_closed, request.invalid
     return Pair(
-        make_rows("left", left, (kind, one[1][0], one[2][0]), [key.left for key in keys], closed, invalid),
-        make_rows("right", right, (kind, other[1][0], other[2][0]), [key.right for key in keys], closed, invalid),
+        make_rows("left", left, (kind, mine[0], mine[1]), [key.left for key in keys], closed, invalid),
+        make_rows("right", right, (kind, theirs[0], theirs[1]), [key.right for key in keys], closed, invalid),
         request,
     )
 
@@ -75,6 +78,7 @@ def prepare_pair(left: DataFrame, right: DataFrame, request: PairRequest, what: 
 def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
     """Left rows with count, covered length and fraction; the inputs of the route that gives them, and its lines."""
     check_free(pair.left, (COUNT, COVERED, FRACTION))
+    check_measured(pair.left.scale.kind, "interval_coverage", "left_interval")
     request = replace(pair.request, how="left_anti")  # every left row is kept, and right rows are not
     sides = prepare(pair.left.source, pair.right.source, request)
     inputs = Inputs(request, *sides, collect_statistics(*sides, request))

@@ -14,7 +14,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.plan.sides import find_bounds
+from dovetail.joins.interval.plan.sides import bound_columns, find_bounds
+from dovetail.joins.interval.plan.text import check_texts, is_text
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Invalid
 from dovetail.joins.sets.plan.scale import Scale
@@ -108,9 +109,27 @@ def prepare_rows(frame: DataFrame, request: Request, what: str) -> Rows:
     """The input of a function, checked against the request; no job starts."""
     translate_task_errors()
     check_input("rows", frame, what)
-    kind, (start, _), (end, _) = find_bounds("rows", frame, request.interval, "interval")
+    kind, start, end = set_bounds("rows", frame, request.interval, "interval")
     keys = [key.left for key in common_keys(frame, frame, [Key(k, k, True) for k in request.keys], "on")]
     return make_rows("rows", frame, (kind, start, end), keys, request.closed, request.invalid)
+
+
+def set_bounds(name: str, frame: DataFrame, interval: tuple[str, ...], argument: str) -> tuple[T.DataType, str, str]:
+    """The type of an input's bounds, which may be texts, and their SQL names."""
+    (start, one), (end, other) = bound_columns(name, frame, interval, argument)
+    if not (is_text(one) or is_text(other)):
+        return find_bounds(name, frame, interval, argument)[0], start, end
+    check_texts(f"{name} interval bounds", [one, other], argument)
+    return one, start, end
+
+
+def check_measured(kind: T.DataType, what: str, argument: str) -> None:
+    """`PlanError` for texts, which have no lengths."""
+    if is_text(kind):
+        raise PlanError(
+            f"{what}: bounds of type {kind.simpleString()} have an order but no lengths; cast them first.",
+            argument=argument,
+        )
 
 
 def make_rows(

@@ -1,6 +1,7 @@
 """Bounds of every type as numbers whose order and differences are those of the bounds, and back, in SQL.
 
-Whole numbers and decimals are themselves, floats are doubles, dates are days, and times are microseconds.
+Whole numbers, decimals and texts are themselves, floats are doubles, dates are days, and times are microseconds. Texts
+have an order only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
+from dovetail.joins.interval.plan.text import is_text
 from dovetail.request import Distance
 from dovetail.spark.inputs import distance_units
 
@@ -35,7 +37,12 @@ class Scale:
         """SQL: the type of the numbers."""
         if isinstance(self.kind, _FLOATS):
             return "double"
-        return self.kind.simpleString() if isinstance(self.kind, T.DecimalType) else "bigint"
+        return self.kind.simpleString() if self.textual or isinstance(self.kind, T.DecimalType) else "bigint"
+
+    @property
+    def textual(self) -> bool:
+        """Whether bounds are texts, which have no lengths."""
+        return is_text(self.kind)
 
     @property
     def timely(self) -> bool:

@@ -85,13 +85,12 @@ def _swept(rows: Rows, gap: Distance | None, cuts: Cuts) -> DataFrame:
     placed = cuts.carry(cuts.place(rows.usable(), start), Carried(_CARRIED_END, f"max({end})", "max"))
     before = f"max({end}) {cuts.over(f'{start}, {end}', _PRECEDING)}"
     found = placed.selectExpr("*", f"greatest({before}, {_CARRIED_END}) as {_BEFORE}").drop(_CARRIED_END)
-    if gap is None:  # rows that share no point stay apart
-        apart = f"{start} {'>' if rows.closed == 'both' else '>='} {_BEFORE}"
-    else:
+    touching = gap is None and rows.closed != "both"  # rows that share no point stay apart
+    apart = f"{start} {'>=' if touching else '>'} {_BEFORE}"
+    if gap:
         length, beyond = rows.scale.distance("gap", gap), rows.scale.units("gap", gap) <= LARGEST
         # A difference beyond 64 bits is null.
-        farther = f"coalesce(try_subtract({start}, {_BEFORE}) > {length}, {str(beyond).lower()})"
-        apart = f"{start} > {_BEFORE}" + (f" and {farther}" if gap else "")
+        apart += f" and coalesce(try_subtract({start}, {_BEFORE}) > {length}, {str(beyond).lower()})"
     return found.selectExpr("*", f"{_BEFORE} is null or ({apart}) as {_NEW}")
 
 

@@ -17,7 +17,7 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.index.answers import COUNT
-from dovetail.joins.sets.plan.rows import Rows, check_free, check_value
+from dovetail.joins.sets.plan.rows import Rows, check_free, check_measured, check_value
 from dovetail.joins.sets.plan.scale import LARGEST
 from dovetail.joins.sets.request import Request
 from dovetail.spark.frames import RESERVED, quoted, unquoted
@@ -123,6 +123,7 @@ def _error(rows: Rows, what: str) -> str:
 
 
 def _width(rows: Rows, request: Request) -> str:
+    check_measured(rows.scale.kind, f"width={request.width!r}", "interval")
     units = rows.scale.units("width", request.width)
     if units != -rows.scale.units("width", -request.width):
         raise PlanError(
