@@ -16,6 +16,7 @@ from bench.experiments.semistream.sweeps import by_size
 from bench.judge import Figures
 from bench.simulation import SOURCE_DISK
 from dovetail.calibrate.measure import calibrate
+from dovetail.calibrate.unit_cost import QUICK
 from dovetail.engine.profile import Profile
 from dovetail.joins.semistream.cost.distribution import Zipf
 from dovetail.joins.semistream.cost.models import MODELS, predict
@@ -121,7 +122,7 @@ def hybrid_cost(runner: Runner) -> Figures:
 @cache
 def _calibrated() -> Profile:
     """The costs of steps on this machine as it is now, whether or not it was calibrated before."""
-    return calibrate(quick=True, with_spark=False).profile
+    return calibrate(QUICK, with_spark=False).profile
 
 
 def units_of(pages: Pages) -> UnitCosts:
