@@ -219,7 +219,7 @@ def test_small_inputs_are_planned_without_a_job(spark: SparkSession) -> None:
     ("argument", "given", "said"),
     [
         ("on", {"on": "tt"}, "left input has no column 'tt'; it has .* Did you mean 't'?"),
-        ("on", {"on": "k"}, "use a number, decimal, date"),
+        ("direction", {"on": "k", "direction": "nearest"}, "texts have an order but no distances"),
         ("on", {"on": ["t", "t", "t"]}, "name of the time column"),
         ("by", {"by": "l"}, "right input has no column 'l'"),
         ("by", {"by": [3]}, "each key is a column name"),
@@ -239,6 +239,11 @@ def test_errors_name_the_argument(spark: SparkSession, argument: str, given: dic
     with pytest.raises(PlanError, match=said) as caught:
         dovetail.asof_join(*frames(spark, [], []), **({"on": "t"} | given))
     assert caught.value.argument == argument
+
+
+def test_times_without_an_order_are_refused(spark: SparkSession) -> None:
+    with pytest.raises(PlanError, match="use a number, decimal, date"):
+        dovetail.asof_join(*frames(spark, [], [], "boolean"), on="t")
 
 
 def test_a_stream_is_refused(spark: SparkSession) -> None:

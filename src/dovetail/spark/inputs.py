@@ -311,6 +311,22 @@ def collation_of(kind: T.DataType) -> str | None:
     return kind.collation if isinstance(kind, T.StringType) and not kind.isUTF8BinaryCollation() else None
 
 
+def is_text(kind: T.DataType) -> bool:
+    """Whether bounds of this type are compared byte by byte."""
+    return isinstance(kind, (T.StringType, T.BinaryType))
+
+
+def check_texts(what: str, kinds: Sequence[T.DataType], argument: str) -> None:
+    """`PlanError` for texts beside bounds of another type, and for collated texts."""
+    if len({kind.simpleString() for kind in kinds}) > 1 or any(collation_of(kind) for kind in kinds):
+        given = " and ".join(sorted({kind.simpleString() for kind in kinds}))
+        raise PlanError(
+            f"{what} have type {given}; text bounds must all be string, compared by their bytes, or all binary: cast "
+            "them first.",
+            argument=argument,
+        )
+
+
 def collation_key(spark: Any, column: str) -> Column:
     """The collation key of a column, by its SQL name: the bytes that Spark's own joins hash and compare."""
     require_classic(

@@ -11,15 +11,16 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.asof.request import Request
-from dovetail.joins.interval.plan.text import check_texts, is_text
 from dovetail.request import wanted_columns
 from dovetail.spark.frames import find_column, position, quoted, unquoted
 from dovetail.spark.inputs import (
     BOUND_TYPES,
     Wanted,
     check_input,
+    check_texts,
     common_keys,
     common_type,
+    is_text,
     named_inputs,
     only_columns,
     spark_only,

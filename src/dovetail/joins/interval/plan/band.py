@@ -27,11 +27,19 @@ from dovetail.joins.interval.plan.choose import Decision
 from dovetail.joins.interval.plan.grid import Axis, GridSample
 from dovetail.joins.interval.plan.native import NativeRoute
 from dovetail.joins.interval.plan.sides import as_column
-from dovetail.joins.interval.plan.text import TextCodes, check_texts, is_text, names_in_pairs
+from dovetail.joins.interval.plan.text import TextCodes, names_in_pairs
 from dovetail.joins.interval.request import Band, BandOptions, BandRequest, Request
 from dovetail.request import Distance, known_column, takes
 from dovetail.spark.frames import find_column, quoted, units
-from dovetail.spark.inputs import BOUND_TYPES, check_input, common_type, distance_units, type_with_codes
+from dovetail.spark.inputs import (
+    BOUND_TYPES,
+    check_input,
+    check_texts,
+    common_type,
+    distance_units,
+    is_text,
+    type_with_codes,
+)
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
 

@@ -12,7 +12,6 @@ from itertools import takewhile
 from uuid import uuid4
 
 from pyspark.sql import DataFrame
-from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.sides import Bound, as_column, bound_columns, inverted_error, late_error
@@ -20,7 +19,7 @@ from dovetail.joins.interval.relation import EQUALITIES, Closed, Relation
 from dovetail.joins.interval.request import Request
 from dovetail.request import output_names
 from dovetail.spark.frames import find_column, quoted
-from dovetail.spark.inputs import check_input, collation_of
+from dovetail.spark.inputs import check_input, check_texts, is_text
 
 _BYTES = 7  # of a text that make its code: a bigint holds them with its sign
 
@@ -58,22 +57,6 @@ def _ends(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
         for function, pick, each in (("min", "least", values[0]), ("max", "greatest", values[0]))
     )
     return frame.selectExpr(f"{first} as first", f"{last} as last")
-
-
-def is_text(kind: T.DataType) -> bool:
-    """Whether bounds of this type are compared byte by byte."""
-    return isinstance(kind, (T.StringType, T.BinaryType))
-
-
-def check_texts(what: str, kinds: Sequence[T.DataType], argument: str) -> None:
-    """`PlanError` for texts beside bounds of another type, and for collated texts."""
-    if len({kind.simpleString() for kind in kinds}) > 1 or any(collation_of(kind) for kind in kinds):
-        given = " and ".join(sorted({kind.simpleString() for kind in kinds}))
-        raise PlanError(
-            f"{what} have type {given}; text bounds must all be string, compared by their bytes, or all binary: cast "
-            "them first.",
-            argument=argument,
-        )
 
 
 def coded_texts(left: DataFrame, right: DataFrame, request: Request) -> tuple[DataFrame, DataFrame, Request]:

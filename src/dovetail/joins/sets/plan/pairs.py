@@ -22,7 +22,6 @@ from dovetail.joins.interval.plan.choose import choose_counts
 from dovetail.joins.interval.plan.native import NativeRoute
 from dovetail.joins.interval.plan.sides import prepare
 from dovetail.joins.interval.plan.statistics import Inputs, collect_statistics
-from dovetail.joins.interval.plan.text import check_texts, is_text
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.interval.request import Request as PairRequest
 from dovetail.joins.sets.cover_index import COVERED
@@ -34,7 +33,7 @@ from dovetail.joins.sets.plan.scale import Scale
 from dovetail.joins.sets.plan.sweep import N_MERGED, gaps, merged
 from dovetail.joins.sets.request import Request
 from dovetail.spark.frames import quoted, unquoted
-from dovetail.spark.inputs import check_input, common_keys, common_type
+from dovetail.spark.inputs import check_input, check_texts, common_keys, common_type, is_text
 from dovetail.spark.task_errors import translate_task_errors
 
 FRACTION = "covered_fraction"

@@ -15,9 +15,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.joins.interval.plan.text import is_text
 from dovetail.request import Distance
-from dovetail.spark.inputs import distance_units
+from dovetail.spark.inputs import distance_units, is_text
 
 _FLOATS = (T.FloatType, T.DoubleType)
 _MICROS = (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
