@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from bench.page import write_page
 from bench.postgres import NEEDED
 from tests.bench.test_harness import rival
 
-from bench import catalogue, harness, page
+from bench import catalogue, harness, machine, page
 from dovetail.errors import DataError, PlanError
 
 pytestmark = pytest.mark.sampled(3)  # its tests run experiments in processes of their own
@@ -226,6 +227,28 @@ def test_names_with_a_star(known) -> None:
     assert [entry.name for entry in catalogue.choose(["scale-*"])] == ["scale-x"]
     with pytest.raises(PlanError, match="there is no benchmark 'online-\\*'"):
         catalogue.choose(["online-*"])
+
+
+def test_no_table_asks_for_names_that_expressions_refuse() -> None:
+    files = sorted((machine.BENCH / "experiments").glob("*.toml"))
+    found = [f"{file.name}: {name}" for file in files for name in re.findall(r"\.(_\w+)", file.read_text())]
+    assert files
+    assert not found, "a table breaks when it is judged, after its run: an expression may not ask for these names"
+
+
+def test_figures_are_stale_by_their_own_table_and_not_by_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = tmp_path / "bench" / "experiments" / "online.toml"
+    tables.parent.mkdir(parents=True)
+    monkeypatch.setattr("bench.machine.BENCH", tmp_path / "bench")
+    digests = []
+    for zipf, star in (("a", "b"), ("a", "c"), ("d", "c")):
+        tables.write_text(f'[online-zipf]\nclaim = "{zipf}"\n[online-star]\nclaim = "{star}"\n')
+        machine._digest_of.cache_clear()
+        digests.append(machine.digest(["bench/experiments/online.toml#online-zipf"]))
+    machine._digest_of.cache_clear()
+    assert digests[0] == digests[1] != digests[2]
 
 
 def test_every_entry_of_the_catalogue_measures_code_that_exists() -> None:

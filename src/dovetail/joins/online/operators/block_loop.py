@@ -179,7 +179,7 @@ class BlockLoop(Disk):
                 levels.append(self._extended(parts, steps, odometer.current[digit]))
                 continue
             if parts and not goes_on:
-                yield from self.combinations.of(parts, steps, self._reloaded and self._reloaded.met)
+                yield from self.combinations.of(parts, steps, self._reloaded.met if self._reloaded else None)
             changed = odometer.advance(digit if goes_on else digit - 1)
             while len(levels) > changed + 1 and len(levels) > 1:
                 levels.pop()

@@ -54,7 +54,8 @@ class Produced(NamedTuple):
 
     def has(self, blocks: Sequence[I64]) -> Bool:
         """Which combinations of blocks, given by relation, one of the rules has."""
-        return np.logical_or.reduce([rule.has(blocks) for rule in self.rules])
+        found: Bool = np.logical_or.reduce([rule.has(blocks) for rule in self.rules])
+        return found
 
 
 class Reloaded:
@@ -82,7 +83,7 @@ class Reloaded:
     def _chosen(self) -> dict[int, I64]:
         """The blocks to load: the same bytes of each input, those first that left memory last."""
         join, inputs = self._join, sorted(self._others, key=self._bytes)
-        left = room_to_reload(join), join.spec.sizes.memory_rows or NEVER
+        left: tuple[int, ...] = (room_to_reload(join), join.spec.sizes.memory_rows or NEVER)
         chosen = dict[int, I64]()
         for at, r in enumerate(inputs):
             share, numbers = tuple(each // (len(inputs) - at) for each in left), list[int]()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
-from dovetail.errors import UnsupportedError
+from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.semistream.cells import CellIndex
 from dovetail.joins.semistream.keys import key_columns
 
@@ -21,6 +21,22 @@ PageOrder = Literal["key", "frequency", "hash", "none"]
 """The orders in which a page file can be written; one by hash is none to joins, but needs no entry a key to find it."""
 FOUND_BY_PAGE: tuple[PageOrder, ...] = ("key", "hash")
 """Orders in which the first and the last key of each page, or their hashes, tell the page of every key."""
+
+
+def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None:
+    """A `PlanError` unless order and frequency are given together and known."""
+    if order not in get_args(PageOrder):
+        raise PlanError(f"order is {order!r}; it is one of {list(get_args(PageOrder))}.", argument="order")
+    if (order == "frequency") != (frequency is not None):
+        raise PlanError(
+            f"order={order!r} with frequency={frequency!r}; name the column with the frequencies for "
+            f"order='frequency', and for no other order.",
+            argument="order",
+        )
+    if frequency is not None and frequency not in names:
+        raise PlanError(
+            f"frequency column {frequency!r} is not one of the columns {list(names)}.", argument="frequency"
+        )
 
 
 class Pages(Protocol):

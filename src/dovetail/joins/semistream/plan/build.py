@@ -34,7 +34,6 @@ from dovetail.joins.semistream.master.page_file.writer import (
     Part,
     PartWriter,
     Stretch,
-    check_order,
     join_stretches,
     merge_stretch,
     page_size,
@@ -45,7 +44,7 @@ from dovetail.joins.semistream.master.page_file.writer import (
     store_part,
     with_clashes,
 )
-from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder
+from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder, check_order
 from dovetail.spark.frames import arrow_type, map_in_arrow
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory

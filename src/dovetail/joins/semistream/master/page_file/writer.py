@@ -9,7 +9,6 @@ import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import get_args
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +27,7 @@ from dovetail.joins.semistream.master.page_file.generation import (
     building,
     commit,
 )
-from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder
+from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder, check_order
 
 ALIGNMENT = 64
 _SHOWN = 5  # offending keys in an error
@@ -317,22 +316,6 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
         raise PlanError(f"columns {schema.names} have a name twice; rename one.")
     kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
     return pa.schema([pa.field(f.name, kind, f.nullable) for f, kind in zip(schema, kinds, strict=True)])
-
-
-def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None:
-    """A `PlanError` unless order and frequency are given together and known."""
-    if order not in get_args(PageOrder):
-        raise PlanError(f"order is {order!r}; it is one of {list(get_args(PageOrder))}.", argument="order")
-    if (order == "frequency") != (frequency is not None):
-        raise PlanError(
-            f"order={order!r} with frequency={frequency!r}; name the column with the frequencies for "
-            f"order='frequency', and for no other order.",
-            argument="order",
-        )
-    if frequency is not None and frequency not in names:
-        raise PlanError(
-            f"frequency column {frequency!r} is not one of the columns {list(names)}.", argument="frequency"
-        )
 
 
 def layout_order(keys: Normal, order: PageOrder, weights: I64 | None) -> I64:
