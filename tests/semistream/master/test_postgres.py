@@ -22,7 +22,7 @@ from tests.semistream.master.server import PASSWORD, Server
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.pages import Resting
 from dovetail.joins.semistream.master.postgres.connection import query
-from dovetail.joins.semistream.master.postgres.source import PgColumn, key_columns, key_condition, sent_keys
+from dovetail.joins.semistream.master.postgres.source import PgColumn, key_condition, sent_keys
 from dovetail.joins.semistream.master.store import MasterStore
 
 DECLARED = {
@@ -133,7 +133,7 @@ def test_keys_are_looked_up_by_an_index_and_never_fail_the_query(postgres: Serve
         far = pa.array([10**7], pa.date32())
         assert by_day.read_keys([far], 0) is None  # type: ignore[attr-defined]
         assert by_day.read_keys([far.slice(0, 0)], 0).num_rows == 0  # type: ignore[attr-defined]
-    columns = key_columns([PgColumn("a", "int4", pa.int32()), PgColumn("b", "bpchar", pa.string())], ["a", "b"])
+    columns = [PgColumn("a", "int4", pa.int32()), PgColumn("b", "bpchar", pa.string())]
     sent = sent_keys(columns, [numbers.slice(0, 3), words.slice(0, 3)])
     with dbapi.connect(postgres.url, autocommit=True) as connection:
         plan = query(connection, f"EXPLAIN SELECT * FROM t r WHERE {key_condition(columns)}", sent).column(0)

@@ -15,9 +15,9 @@ import pyarrow as pa
 
 from dovetail.engine.device import Device
 from dovetail.engine.secrets import shown
-from dovetail.errors import ConfigError
+from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.pages import NoHistory
-from dovetail.joins.semistream.master.ranges import RangePages, Ranges, Table, extended
+from dovetail.joins.semistream.master.ranges import RangePages, Ranges, Table, extended, quoted
 
 T = TypeVar("T")
 _MOST_IDLE = 2
@@ -118,6 +118,26 @@ class ServerTable(NoHistory, ABC):
 
     def __str__(self) -> str:
         return f"{self.server} table {self.table_name!r} at {shown(self.url)}"
+
+
+def key_columns(columns: Sequence[Any], key: str | Sequence[str], kinds: Sequence[str]) -> list[Any]:
+    """The columns of the key; a `PlanError` if there is none of a name, or its type has another order than Arrow's."""
+    names = (key,) if isinstance(key, str) else tuple(key)
+    known = {column.name: column for column in columns}
+    missing = [name for name in names if name not in known]
+    if missing or not names:
+        raise PlanError(f"key column {missing} is not one of the columns {list(known)}.", argument="key")
+    for name in names:
+        if known[name].kind not in kinds:
+            raise PlanError(
+                f"key column {name!r} is of type {known[name].kind}; a key is one of {list(kinds)}.", argument="key"
+            )
+    return [known[name] for name in names]
+
+
+def relation(table: str) -> str:
+    """The table as SQL takes it: with its schema or database, or by its name alone."""
+    return ".".join(quoted(part) for part in table.split("."))
 
 
 class SnapshotReader(ABC):

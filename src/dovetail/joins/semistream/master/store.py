@@ -278,7 +278,8 @@ class MasterStore:
         Have an index on the key: joins ask for many keys in one statement. Text keys are compared by their bytes,
         whatever the column's collation. The version moves with every transaction that writes anywhere in the server,
         and with its housekeeping, unless `marker` is a query of your own whose single value changes when the table
-        does. Each opened version is one consistent snapshot. Old versions cannot be read again.
+        does: give one if a commit may take more than 5 ms from the server's log until others see it. Each opened
+        version is one consistent snapshot. Old versions cannot be read again.
         """
         return _named(mysql_source(uri, table, key, page, marker))
 

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 
 from dovetail.engine.memory import parse_bytes
-from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
+from dovetail.errors import ConfigError, DataError, UnsupportedError
 from dovetail.joins.semistream.master.mysql.connection import CONNECTIONS, PLACE, as_config_errors, check_url, query
 from dovetail.joins.semistream.master.ranges import Bound, Ranges, Table, fence_table, lay_out, quoted
-from dovetail.joins.semistream.master.snapshots import ServerTable, SnapshotReader
+from dovetail.joins.semistream.master.snapshots import ServerTable, SnapshotReader, key_columns, relation
 
 _SNAPSHOT = "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 _COUNTERS = ("Innodb_lsn_current", "Innodb_redo_log_current_lsn")  # of MariaDB, and of MySQL from 8.0.30 on
@@ -153,11 +153,6 @@ def _check_engine(connection: Any, table: str) -> None:
         )
 
 
-def relation(table: str) -> str:
-    """The table as SQL takes it: database.table, or a table of the connection's database."""
-    return ".".join(quoted(part) for part in table.split("."))
-
-
 def columns_of(connection: Any, table: str) -> tuple[MySqlColumn, ...]:
     """The columns of a table or view; a `ConfigError` if there is none of this name."""
     where, values = _named(table)
@@ -238,7 +233,7 @@ class MySqlTable(Table[MySqlColumn]):
 
     def __init__(self, connection: Any, name: str, columns: Sequence[MySqlColumn], key: str | Sequence[str]) -> None:
         schema = pa.schema([(column.name, column.arrow) for column in columns])
-        super().__init__(relation(name), schema, _key_columns(columns, key), (one.selected for one in columns))
+        super().__init__(relation(name), schema, key_columns(columns, key, _KEYS), (one.selected for one in columns))
         self._connection, self._columns = connection, columns
 
     def first_row(self, sql: str, values: Sequence[Any]) -> Sequence[Any]:
@@ -294,17 +289,3 @@ class MySqlTable(Table[MySqlColumn]):
             f"every page scans the table, for {other} is not stored in the order of bytes; joins ask for single keys, "
             f"and pages are fast with COLLATE utf8mb4_0900_bin (MySQL) or utf8mb4_nopad_bin (MariaDB)"
         )
-
-
-def _key_columns(columns: Sequence[MySqlColumn], key: str | Sequence[str]) -> list[MySqlColumn]:
-    names = (key,) if isinstance(key, str) else tuple(key)
-    known = {column.name: column for column in columns}
-    missing = [name for name in names if name not in known]
-    if missing or not names:
-        raise PlanError(f"key column {missing} is not one of the columns {list(known)}.", argument="key")
-    for name in names:
-        if known[name].kind not in _KEYS:
-            raise PlanError(
-                f"key column {name!r} is of type {known[name].kind}; a key is one of {list(_KEYS)}.", argument="key"
-            )
-    return [known[name] for name in names]

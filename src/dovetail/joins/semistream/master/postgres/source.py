@@ -26,7 +26,7 @@ from dovetail.joins.semistream.master.ranges import (
     lay_out,
     quoted,
 )
-from dovetail.joins.semistream.master.snapshots import ServerTable, SnapshotReader
+from dovetail.joins.semistream.master.snapshots import ServerTable, SnapshotReader, key_columns, relation
 
 if TYPE_CHECKING:
     from adbc_driver_manager.dbapi import Connection
@@ -184,11 +184,6 @@ class PgColumn:
             raise DataError(f"column {self.name!r} has a value that is not of type {self.arrow}: {error}") from error
 
 
-def relation(table: str) -> str:
-    """The table as SQL takes it: schema.table, or a table of the search path."""
-    return ".".join(quoted(part) for part in table.split("."))
-
-
 def columns_of(connection: Connection, table: str) -> list[PgColumn]:
     """The columns of a table, view or foreign table; a `ConfigError` if there is none of this name."""
     (oid,) = scalars(connection, "SELECT to_regclass($1::text)::oid::bigint", [relation(table)])
@@ -218,21 +213,6 @@ def _arrow_type(pg_type: str, modifier: int) -> pa.DataType:
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
-def key_columns(columns: Sequence[PgColumn], key: str | Sequence[str]) -> list[PgColumn]:
-    """The columns of the key; a `PlanError` if there is none of a name, or its type has another order than Arrow's."""
-    names = (key,) if isinstance(key, str) else tuple(key)
-    known = {column.name: column for column in columns}
-    missing = [name for name in names if name not in known]
-    if missing or not names:
-        raise PlanError(f"key column {missing} is not one of the columns {list(known)}.", argument="key")
-    for name in names:
-        if known[name].pg_type not in _KEYS:
-            raise PlanError(
-                f"key column {name!r} is of type {known[name].pg_type}; a key is one of {list(_KEYS)}.", argument="key"
-            )
-    return [known[name] for name in names]
-
-
 class PgTable(Table[PgColumn]):
     """A table as one connection sees it."""
 
@@ -240,7 +220,9 @@ class PgTable(Table[PgColumn]):
         self, connection: Connection, name: str, columns: Sequence[PgColumn], key: str | Sequence[str]
     ) -> None:
         schema = pa.schema([(column.name, column.arrow) for column in columns])
-        super().__init__(relation(name), schema, key_columns(columns, key), (column.selected for column in columns))
+        super().__init__(
+            relation(name), schema, key_columns(columns, key, _KEYS), (column.selected for column in columns)
+        )
         self._connection, self._columns = connection, columns
 
     def first_row(self, sql: str, values: Sequence[Any]) -> Sequence[Any]:
