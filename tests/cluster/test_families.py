@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
+from pyspark.errors import StreamingQueryException
 from tests import oracle
 from tests.cluster.store import write_table
 
@@ -58,9 +59,20 @@ def stream(spark: SparkSession, place: Remote, rows: Rows, parts: int = 2) -> Da
 
 
 def drain(answers: DataFrame, place: Remote) -> DataFrame:
-    """What a stream has written when all its input is read."""
+    """What a stream has written when all its input is read.
+
+    Spark gives a Python process of the driver 10 seconds to start, which on a busy machine may be too few: the stream
+    then goes on from its checkpoint.
+    """
     writer = answers.writeStream.format("parquet").option("checkpointLocation", str(place / "checkpoint"))
-    writer.option("path", str(place / "out")).trigger(availableNow=True).start().awaitTermination()
+    writer = writer.option("path", str(place / "out")).trigger(availableNow=True)
+    for attempts_left in reversed(range(4)):
+        try:
+            writer.start().awaitTermination()
+            break
+        except StreamingQueryException as error:
+            if "Python worker failed to connect back" not in str(error) or not attempts_left:
+                raise
     return answers.sparkSession.read.schema(answers.schema).parquet(str(place / "out"))
 
 

@@ -207,7 +207,7 @@ def test_a_pipeline_over_spark_connect_is_refused_before_a_session_starts(tmp_pa
     )
     dovetail = Path(sys.executable).with_name("dovetail")
     done = subprocess.run([dovetail, command, file], capture_output=True, text=True, check=False)
-    assert done.returncode == 1
+    assert done.returncode == 2
     said = " ".join(done.stderr.split())
     assert "does not work over Spark Connect; give spark.master in place of spark.remote" in said
     assert "Traceback" not in said
