@@ -159,6 +159,7 @@ def test_the_driver_is_killed_and_restarted_on_another_host(
             time.sleep(0.1)
         if not is_last:
             time.sleep(pause_s)
+            assert process.poll() is None, LOG.read_text()[-6000:]
             os.killpg(process.pid, signal.SIGKILL)
         code = process.wait()
         assert code == (0 if is_last else -signal.SIGKILL), LOG.read_text()[-3000:]
