@@ -97,7 +97,7 @@ def test_what_a_condition_cannot_be(spark: SparkSession, rows: DataFrame, tmp_pa
         enrich(rows, store, condition="id", **LIKE)
     with pytest.raises(PlanError, match="rows are parked by their key alone"):
         enrich(rows, store, condition="id > 1", on_miss=park(), mode="carry", **LIKE)
-    parquet.write_table(master(), tmp_path / "m.parquet", row_group_size=100)
+    parquet.write_table(master(), tmp_path / "m.parquet", row_group_size=100, write_statistics=False)
     scattered = MasterStore.parquet(tmp_path / "m.parquet", "k")
     with pytest.raises(UnsupportedError, match=r"has no index.*build a page file with this key, or use how='inner'"):
         enrich(rows, scattered, condition="id > 1", how="left", **LIKE)

@@ -136,8 +136,14 @@ object RangeJoin extends PredicateHelper {
     plan.collectFirst {
       case node @ (_: CollectMetrics | _: ObjectProducer | _: ObjectConsumer | _: CTERelationRef | _: WithCTE) => node
       case node if node.nodeName.matches(".*(Python|Arrow|Pandas|Script).*") => node
-      case node if node.expressions.exists(_.exists(_.isInstanceOf[UserDefinedExpression])) => node
+      case node if node.expressions.exists(_.exists(isUnrepeatable)) => node
     }.map(node => s"an input has ${node.nodeName}, which is not run twice")
+
+  /** Functions of the user, and values that say in which partition a row was read. */
+  private def isUnrepeatable(expression: Expression): Boolean = expression match {
+    case _: UserDefinedExpression | _: MonotonicallyIncreasingID | _: SparkPartitionID => true
+    case _ => false
+  }
 
   /** Pairs of comparisons in opposite directions: left start before right end, left end after right start. */
   private def candidates(join: Join): Seq[Overlap] = {

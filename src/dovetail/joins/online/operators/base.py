@@ -140,7 +140,8 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
     def _input_number(self, side: str, batch: pa.RecordBatch) -> int:
         """The number of the input that a batch is of; an error if it cannot be pushed there."""
         if side not in self.names or self.finished or self.names.index(side) in self._ended:
-            raise OperatorError(f"push({side!r}) after its end, or to an input that is not one of {self.names}.")
+            ended = "after finish or its end" if side in self.names else f"to an input that is not one of {self.names}"
+            raise OperatorError(f"push({side!r}) {ended}.")
         number = self.names.index(side)
         if not batch.schema.equals(self.schemas[number]):
             raise OperatorError(f"a batch of {side} has schema {batch.schema}; announced was {self.schemas[number]}.")
