@@ -76,3 +76,8 @@ def mounted(request: pytest.FixtureRequest) -> Path:
 def _name(request: pytest.FixtureRequest) -> str:
     client = "remote-" if "SPARK_REMOTE" in os.environ else ""
     return client + str(request.node.name).replace("[", "-").replace("]", "")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Faults come last: executors that were lost may come back on a host that has one."""
+    items.sort(key=lambda item: item.path.name == "test_faults.py")

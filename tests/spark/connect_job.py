@@ -142,7 +142,8 @@ def online(spark: Any, place: Path) -> None:
     handler.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
     logging.getLogger("dovetail").addHandler(handler)
     for owed, n in (("batch", 0), ("idle", 1)):
-        found = online_join(rows, rows.withColumnRenamed("k", "j"), on=[("k", "j")], memory="1MB", owed=owed)
+        other = rows.withColumnRenamed("k", "j")
+        found = online_join(rows, other, on=[("k", "j")], memory="1MB", retain="1 hour", owed=owed)
         assert found.columns == ["k", "j"]
         assert len(said) == n, said
     assert "does not end by itself: give owed='batch'" in said[0]

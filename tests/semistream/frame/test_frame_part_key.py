@@ -67,7 +67,7 @@ def test_part_of_a_key_equals_sparks_join(spark: SparkSession, tmp_path: Path, k
     assert bag(plan.frame()) == bag(wanted)
     if kind == "pages":
         assert "part of the key: no index, so that every task reads all pages" in plan.explain()
-        assert "Mesh" in plan.explain().splitlines()[1]
+        assert plan.explain().splitlines()[1].startswith(("MeshJoin", "HashJoin"))  # neither looks keys up
 
 
 def test_a_stream_by_part_of_a_key(spark: SparkSession, tmp_path: Path) -> None:

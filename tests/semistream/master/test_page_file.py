@@ -244,7 +244,7 @@ def test_a_store_is_a_small_value(tmp_path: Path) -> None:
         ({"key": "x"}, "not one of the columns"),
         ({"key": []}, "one or more"),
         ({"key": "l"}, "cannot be a key"),
-        ({"key": "k", "order": "size"}, "one of 'key'"),
+        ({"key": "k", "order": "size"}, r"one of \['key'"),
         ({"key": "k", "order": "frequency"}, "name the column"),
         ({"key": "k", "frequency": "k"}, "no other order"),
         ({"key": "k", "order": "frequency", "frequency": "z"}, "not one of the columns"),
