@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
 from decimal import Decimal
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import duckdb
 import pandas as pd
@@ -101,16 +102,18 @@ def test_many_cells_and_a_hot_key_give_the_same_rows(
     assert plan.metrics().value("placed", "left") == len(left)
 
 
-def test_all_ties_and_the_first_of_them(spark: SparkSession) -> None:
+@pytest.mark.parametrize("algorithm", ["auto", "index"])
+def test_all_ties_and_the_first_of_them(spark: SparkSession, algorithm: Literal["auto", "index"]) -> None:
     left, right = [("a", 5, 0), ("b", 1, 1)], [("a", 3, 7), ("a", 3, 8), ("a", 3, 9), ("a", 2, 1)]
     both = frames(spark, left, right)
-    every = dovetail.asof_join(*both, on="t", by="k", ties="all", how="left").collect()
+    asked: dict[str, Any] = {"on": "t", "by": "k", "algorithm": algorithm}
+    every = dovetail.asof_join(*both, **asked, ties="all", how="left").collect()
     assert sorted((row.l, row.t_right, row.r) for row in every if row.k == "a") == [(0, 3, 7), (0, 3, 8), (0, 3, 9)]
     assert [tuple(row) for row in every if row.k == "b"] == [("b", 1, 1, None, None)]
-    [first] = dovetail.asof_join(*both, on="t", by="k", ties=("first", ["r"]), columns=["r", "l"]).collect()
+    [first] = dovetail.asof_join(*both, **asked, ties=("first", ["r"]), columns=["r", "l"]).collect()
     assert first.asDict() == {"r": 7, "l": 0}
     for column, expected in (("r", 7), ("l", 0)):
-        [only] = dovetail.asof_join(*both, on="t", by="k", ties=("first", "r"), columns=[column]).collect()
+        [only] = dovetail.asof_join(*both, **asked, ties=("first", "r"), columns=[column]).collect()
         assert only.asDict() == {column: expected}
 
 
@@ -124,10 +127,19 @@ TIMES = {
     "decimal(9,2)": [Decimal(n) / 4 for n in range(8)],
     "decimal(30,2)": [Decimal(n) / 4 for n in range(8)],
     "interval day to second": [dt.timedelta(seconds=n) for n in range(8)],
+    "time(6)": [dt.time(23, 59, n) for n in range(8)],
 }
 NEAR = {"date": dt.timedelta(days=2), "double": 0.5, "decimal(9,2)": Decimal("0.5"), "decimal(30,2)": 0.5}
 
 
+@pytest.fixture
+def times_of_day(spark: SparkSession) -> Iterator[None]:
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.timeType.enabled")
+
+
+@pytest.mark.usefixtures("times_of_day")
 @pytest.mark.parametrize("kind", TIMES)
 def test_every_type_of_time(spark: SparkSession, kind: str) -> None:
     times = TIMES[kind]
@@ -135,7 +147,7 @@ def test_every_type_of_time(spark: SparkSession, kind: str) -> None:
     right = [("a", times[1], 1), ("a", times[2], 2), ("a", times[6], 6)]
     timely = kind.startswith(("time", "interval"))
     near = NEAR.get(kind, dt.timedelta(seconds=2) if timely else 2)
-    for algorithm in ("auto", "window"):
+    for algorithm in ("auto", "window", *(["index"] if kind != "decimal(30,2)" else [])):
         found = dovetail.asof_join(
             *frames(spark, left, right, kind),
             on="t",
@@ -208,9 +220,11 @@ def test_small_inputs_are_planned_without_a_job(spark: SparkSession) -> None:
     group = "asof planning"
     spark.sparkContext.setJobGroup(group, group)
     rows = spark.range(1000).selectExpr("id as t", "id % 3 as k")
-    plan = dovetail.plan_asof_join(rows, rows, on="t", by="k")
-    plan.frame()
-    assert "small inputs, not sampled" in plan.explain()
+    small = dovetail.plan_asof_join(rows, rows, on="t", by="k", algorithm="index")
+    smallest = dovetail.plan_asof_join(rows, rows, on="t", by="k")
+    assert small.frame().columns == smallest.frame().columns
+    assert "small inputs, not sampled" in small.explain()
+    assert "window (for inputs of" in smallest.explain()
     assert list(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) == []
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # removes it
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dovetail.engine.exchanged import LEFT, RIGHT, SIDE, Delivery
+from dovetail.engine.exchanged import LEFT, RIGHT, SIDE, RowDelivery
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 
@@ -17,7 +17,7 @@ def batch(sides: list[int]) -> pa.RecordBatch:
 
 def test_columns_of_both_sides_share_a_place() -> None:
     mixed, budget = batch([LEFT, RIGHT, RIGHT, LEFT]), MemoryBudget(1 << 20)
-    delivery = Delivery({"id": "p0", "text": "p1"}, {"number": "p0"}, mixed, budget, 0.5)
+    delivery = RowDelivery({"id": "p0", "text": "p1"}, {"number": "p0"}, mixed, budget, 0.5)
     found = {side: (rows.to_pylist(), at.tolist()) for side, rows, at in delivery.by_side(mixed)}
     assert found["left"] == ([{"id": 0, "text": "x"}, {"id": 3, "text": "x"}], [0, 3])
     assert found["right"] == ([{"number": 1}, {"number": 2}], [1, 2])
@@ -30,7 +30,7 @@ def test_columns_of_both_sides_share_a_place() -> None:
 
 def test_a_batch_in_hand_is_counted_up_to_its_share() -> None:
     mixed, budget = batch([LEFT] * 100), MemoryBudget(1_000)
-    delivery = Delivery({"id": "p0"}, {"number": "p0"}, mixed, budget, 0.25)
+    delivery = RowDelivery({"id": "p0"}, {"number": "p0"}, mixed, budget, 0.25)
     pieces = []
     for piece in delivery.take(mixed, 300):
         pieces.append(piece.num_rows)

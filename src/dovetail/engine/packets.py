@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.columns import empty_batch, nbytes, take_columns
-from dovetail.engine.exchanged import CELL, SIDE, Columns, Delivery
+from dovetail.engine.exchanged import CELL, SIDE, Columns, RowDelivery
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.keys import bound_codes
@@ -86,7 +86,7 @@ def pack_rows(packing: Packing, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     return map(packing.packets, in_chunks(batches, most_rows=size, most_bytes=size))
 
 
-class MergedDelivery(Delivery):
+class MergedDelivery(RowDelivery):
     """Delivers packets to an operator: the rows of each side in order, both sides at about the same pace.
 
     Rows that later packets may precede wait. They are few where chunks have several packets for this partition; where

@@ -20,8 +20,8 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.bundles import BundledDelivery
 from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, memory_of, nbytes, offsets_of, take_columns, taken_bytes
-from dovetail.engine.exchanged import Delivery, Places
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.kernels.pieces import pieces_of
@@ -421,10 +421,10 @@ class _Cuts:
 
 @dataclass(frozen=True, slots=True)
 class PointTask:
-    """The specification of a task: the join, the positions of the columns of both sides, and the budget."""
+    """The specification of a task: the join, the columns of both sides, and the budget."""
 
     spec: Specification
-    places: Places
+    schemas: Mapping[str, pa.Schema]
     memory: int
 
 
@@ -435,13 +435,12 @@ def join_task(task: PointTask, batches: Iterable[pa.RecordBatch], metrics: Metri
     if first is None:
         return
     budget = MemoryBudget(task.memory, "join")
-    delivery = Delivery(task.places.left, task.places.right, first, budget, BATCH_SHARE)
+    delivery = BundledDelivery(task.schemas, first, budget, BATCH_SHARE)
     operator = task.spec.open(budget.child("operator", task.memory - delivery.room), delivery.schemas)
     with operator:
         for batch in chain([first], batches):
-            for piece in delivery.take(batch):
-                for side, rows, _ in delivery.by_side(piece):
-                    yield from operator.push(side, rows)
+            for side, rows in delivery.take(batch):
+                yield from operator.push(side, rows)
         yield from operator.finish()
         metrics.include(operator.metrics)
         delivery.record(metrics, budget)

@@ -17,7 +17,8 @@ from dovetail.joins.asof.request import AsofOptions, Request
 from dovetail.request import takes, wanted_columns
 from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.hosts.cells import fitting_cells
-from dovetail.spark.inputs import distance_units
+from dovetail.spark.hosts.sample import SMALL_BYTES
+from dovetail.spark.inputs import distance_units, known_bytes
 from dovetail.spark.task import MetricsSink
 
 _FARTHEST = 2**64 - 1  # no two codes are farther apart
@@ -107,7 +108,7 @@ def asof_join(left: DataFrame, right: DataFrame, request: Request) -> DataFrame:
             or last by these right columns, nulls first.
         how: inner, or left, which keeps left rows without a match.
         algorithm: index (tasks look left rows up in sorted right rows), window (union and window functions of Spark's,
-            for types that only Spark has), or auto.
+            for small inputs and types that only Spark has), or auto.
         memory: The budget of each task. Rows that do not fit are spilled.
         partitions: The number of partitions of the exchange; by default enough to make each fit the budget.
         columns: The output columns wanted, in order.
@@ -151,11 +152,23 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> AsofPlan:
     obstacle = index_obstacle(mine, theirs)
     if obstacle is not None and request.algorithm == "index":
         raise PlanError(f"algorithm='index': {obstacle}; use 'window' or 'auto'.", argument="algorithm")
-    if obstacle is not None or request.algorithm == "window":
-        reason = obstacle or "named by the user"
+    reason = obstacle or _reason_for_window(left, right, request)
+    if reason is not None:
         return AsofPlan(request, mine, theirs, WindowWay(request, tolerance), reason, sink)
     cells, reason = fitting_cells(mine, theirs, bool(request.keys), request.partitions, request.memory)
     return AsofPlan(request, mine, theirs, IndexWay(request, tolerance, cells, sink), reason, sink)
+
+
+def _reason_for_window(left: DataFrame, right: DataFrame, request: Request) -> str | None:
+    """Why window functions are taken where tasks could join, if they are."""
+    if request.algorithm == "window":
+        return "named by the user"
+    if request.algorithm == "index" or request.partitions is not None:
+        return None
+    sizes = known_bytes(left), known_bytes(right)
+    if max(sizes) > SMALL_BYTES or sum(sizes) > request.memory:
+        return None
+    return f"for inputs of {format_bytes(sizes[0])} and {format_bytes(sizes[1])} it takes less than to start tasks"
 
 
 def _column(frame: DataFrame, name: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.exchanged import CELL, Delivery
+from dovetail.engine.exchanged import CELL, RowDelivery
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.keys import KeyEncoder, bound_codes
 from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
@@ -233,11 +233,11 @@ class _Run:
             spool.close()
 
 
-def _delivery(task: CellJoin, first: pa.RecordBatch, budget: MemoryBudget) -> Delivery:
+def _delivery(task: CellJoin, first: pa.RecordBatch, budget: MemoryBudget) -> RowDelivery:
     """The delivery of packets, or of rows that Spark has sorted."""
     left, right = task.left, task.right
     if FIRST not in first.schema.names:
-        return Delivery(left.columns, right.columns, first, budget, _BATCH_SHARE)
+        return RowDelivery(left.columns, right.columns, first, budget, _BATCH_SHARE)
     order = {"left": left.start, "right": right.start}
     return MergedDelivery(left.columns, right.columns, order, first, budget, _BATCH_SHARE)
 

@@ -1,8 +1,9 @@
 """The batch host: joins over DataFrames that end.
 
 * `task_frame`: a function over the Arrow batches of each partition, with its metrics.
-* `exchange`: rows of both sides of a join, each partition in one task; `task_frame` then runs the join.
+* `exchange_bundled`: rows of both sides of a join in bundles, each partition in one task; `task_frame` runs the join.
 * `exchange_sorted`: the same in packets, sorted by the tasks.
+* `exchange`: the same row by row, for what Spark must sort.
 * `bucket_frame`: a join of buckets, which packs rows itself.
 """
 
@@ -17,7 +18,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE, Places
+from dovetail.engine.bundles import ROWS, Bundling, Copied, bundle_rows
+from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE, SIDES, Places
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.packets import FIRST, Packing, pack_rows
 from dovetail.spark.frames import RESERVED, Batches, arrow_type, map_in_arrow, quoted
@@ -76,6 +78,26 @@ def exchange(
     sides = zip((left, right), (LEFT, RIGHT), owns, strict=True)
     mine, theirs = (_tagged(side, tag, own, kinds) for side, tag, own in sides)
     return mine.union(theirs).repartitionById(partitions, F.col(CELL)), places
+
+
+_BUNDLES = T.StructType(
+    [T.StructField(SIDE, T.ByteType()), T.StructField(CELL, T.IntegerType()), T.StructField(ROWS, T.BinaryType())]
+)
+
+
+def exchange_bundled(
+    left: Placed, right: Placed, partitions: int, memory: int, copied: Copied | None = None
+) -> tuple[DataFrame, dict[str, pa.Schema]]:
+    """The rows of both sides in bundles, each partition in one task, and the columns of each side.
+
+    `copied` says which right rows go to other partitions, too; it is given all columns of `right.rows`.
+    """
+    schemas, parts = {}, []
+    for number, (name, side) in enumerate(zip(SIDES, (left, right), strict=True)):
+        schemas[name] = pa.schema([(field.name, arrow_type(field.dataType)) for field in side.fields])
+        bundling = Bundling(number, side.cell, schemas[name], memory, copied if name == "right" else None)
+        parts.append(map_in_arrow(side.rows, partial(bundle_rows, bundling), _BUNDLES))
+    return parts[0].union(parts[1]).repartitionById(partitions, F.col(CELL)), schemas
 
 
 def exchange_sorted(

@@ -107,12 +107,14 @@ class Cells:
 
     def edge(self, which: str) -> str:
         """SQL: the first or the last cell that rows of a hot key go to, by its hash."""
-        cases = []
-        for key in self.hot:
-            before = sum(h < key or (h == key and p == -inf) for h, p in zip(self.hashes, self.positions, strict=True))
-            through = sum(h <= key for h in self.hashes)
-            cases.append(f"when {long_literal(key)} then {before if which == 'first' else through}")
+        at = ("first", "last").index(which)
+        cases = [f"when {long_literal(key)} then {self.reach(key)[at]}" for key in self.hot]
         return f"case {HASH} {' '.join(cases)} end"
+
+    def reach(self, key: int) -> tuple[int, int]:
+        """The first and the last cell that rows with this hash go to."""
+        before = sum(h < key or (h == key and p == -inf) for h, p in zip(self.hashes, self.positions, strict=True))
+        return before, sum(h <= key for h in self.hashes)
 
 
 def choose_cells(samples: Sequence[Sample], wanted: int, keyed: bool) -> Cells:

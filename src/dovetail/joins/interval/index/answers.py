@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.engine.columns import nbytes, take_columns
-from dovetail.engine.exchanged import Delivery
+from dovetail.engine.exchanged import RowDelivery
 from dovetail.engine.kernels.arrays import AnyArray
 from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget
@@ -172,7 +172,7 @@ class Cell:
         """`row_bytes` is what a right row takes while it is indexed."""
         self.metrics = Metrics()
         self.budget, self._memory = MemoryBudget(memory, "interval answers"), memory
-        self._delivery = Delivery(sides[0].columns, sides[1].columns, first, self.budget, 0.0)
+        self._delivery = RowDelivery(sides[0].columns, sides[1].columns, first, self.budget, 0.0)
         self.schemas = self._delivery.schemas
         self._right, self._left = self._spool("right"), self._spool("left")
         room = memory // 8

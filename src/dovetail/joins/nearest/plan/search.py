@@ -24,7 +24,7 @@ from dovetail.joins.interval.request import Request as JoinRequest
 from dovetail.joins.nearest.operator import DISTANCE, NearestJoin
 from dovetail.joins.nearest.request import Request
 from dovetail.spark.frames import RESERVED, quoted, units, unquoted
-from dovetail.spark.hosts.batch import Placed, exchange, nullable, task_frame
+from dovetail.spark.hosts.batch import Placed, exchange_bundled, nullable, task_frame
 from dovetail.spark.hosts.cells import HASH, MOST_CELLS, Cells, fitting_cells
 from dovetail.spark.hosts.sample import long_literal
 from dovetail.spark.task import MetricsSink
@@ -88,10 +88,10 @@ class Search:
         others = self.cells.place(_placed(right, self._mirrored), right.frame.where(right.matches), columns)
         others = self._with_copies(right, others, columns)
         at = Placed(rows, CELL, left.frame.columns), Placed(others, CELL, columns)
-        placed, places = exchange(*at, self.cells.count)
+        placed, schemas = exchange_bundled(*at, self.cells.count, self.join.memory)
         fields = nullable(s.frame.schema[name] for s, out in ((left, left_out), (right, right_out)) for name in out)
         kind = T.DoubleType() if isinstance(left.bound_type, FLOATS) else T.LongType()
-        task = PointTask(spec, places, self.join.memory)
+        task = PointTask(spec, schemas, self.join.memory)
         return task_frame(placed, join_task, task, self.sink, [*fields, T.StructField(DISTANCE, kind)])
 
     def _spec(

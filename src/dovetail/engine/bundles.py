@@ -1,0 +1,107 @@
+"""Bundles rows before an exchange: the rows of one side for one partition travel as one binary value.
+
+A task that sends rows orders a chunk of them by partition, and serialises the rows of each partition as one Arrow
+batch. Spark exchanges few large values in place of many rows: neither side of the exchange converts a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.engine.columns import nbytes, take_columns
+from dovetail.engine.exchanged import CELL, SIDE, SIDES, Delivery
+from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.sort import stable_order
+from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.packing import as_schema, in_chunks, unpack_rows
+
+ROWS = "__dt_rows"
+_CHUNK_SHARE, _CHUNK_LIMIT = 8, 32 << 20  # of the budget: a chunk is held, ordered and serialised at one time
+_COPIES = 3  # of a bundle: as Spark delivers it, opened, and combined with others
+
+
+class Copied(Protocol):
+    """Rows that other partitions than their own need."""
+
+    def copies(self, rows: pa.RecordBatch, cells: I64) -> tuple[I64, I64]:
+        """The numbers of these rows, one for each copy, and the partitions of the copies."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Bundling:
+    """The bundles of one side: rows have the columns of `schema`, and their partition in the column `cell`.
+
+    `copied` says which rows go to other partitions, too.
+    """
+
+    side: int
+    cell: str
+    schema: pa.Schema
+    memory: int
+    copied: Copied | None = None
+
+    def bundles(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """The rows, a bundle for each partition that has some."""
+        cells = int64s(np.asarray(rows[self.cell], np.int64))
+        numbers, cells = self._with_copies(rows, cells)
+        order = stable_order(cells)
+        ordered = as_schema(take_columns(rows.select(self.schema.names), int64s(numbers[order])), self.schema)
+        found, firsts = np.unique(cells[order], return_index=True)
+        lasts = np.append(firsts, len(cells))[1:]
+        parts = [ordered.slice(a, b - a).serialize() for a, b in zip(firsts.tolist(), lasts.tolist(), strict=True)]
+        offsets = np.cumsum([0, *(part.size for part in parts)], dtype=np.int32)
+        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(map(memoryview, parts)))]
+        return pa.RecordBatch.from_pydict(
+            {
+                SIDE: pa.array(np.full(len(found), self.side, np.int8)),
+                CELL: pa.array(found.astype(np.int32)),
+                ROWS: pa.Array.from_buffers(pa.binary(), len(found), buffers),
+            }
+        )
+
+    def _with_copies(self, rows: pa.RecordBatch, cells: I64) -> tuple[I64, I64]:
+        """The numbers of all rows with their partitions, those of copies last."""
+        numbers = int64s(np.arange(rows.num_rows))
+        if self.copied is None:
+            return numbers, cells
+        copies, targets = self.copied.copies(rows, cells)
+        return int64s(np.concatenate([numbers, copies])), int64s(np.concatenate([cells, targets]))
+
+
+def bundle_rows(bundling: Bundling, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The bundles of a side's batches, chunk by chunk."""
+    size = min(bundling.memory // _CHUNK_SHARE, _CHUNK_LIMIT)
+    return map(bundling.bundles, in_chunks(batches, most_rows=size, most_bytes=size))
+
+
+class BundledDelivery(Delivery):
+    """Delivers bundles to an operator: opens them, and combines those of a side that arrive together."""
+
+    def __init__(
+        self, schemas: Mapping[str, pa.Schema], first: pa.RecordBatch, budget: MemoryBudget, share: float
+    ) -> None:
+        super().__init__(schemas, min(_COPIES * nbytes(first), int(budget.limit * share)), budget)
+
+    def take(self, batch: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        """The rows of each side, as many bundles at a time as the room for them takes."""
+        size = nbytes(batch)
+        step = max(1, batch.num_rows * self.room // max(1, _COPIES * size))
+        with self.holding(size, _COPIES * size):
+            for first in range(0, batch.num_rows, step):
+                yield from self._opened(batch.slice(first, step))
+
+    def _opened(self, bundles: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
+        sides = np.asarray(bundles[SIDE])
+        for number, side in enumerate(SIDES):
+            chosen = np.flatnonzero(sides == number)
+            if len(chosen):
+                schema, data = self.schemas[side], bundles[ROWS]
+                rows = pa.concat_batches([unpack_rows(data[at].as_buffer(), schema) for at in chosen.tolist()])
+                self.rows[side] += rows.num_rows
+                yield side, rows
