@@ -15,11 +15,10 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.packets import FIRST, MergedDelivery, Packing, pack_rows
 
-PLACES = {
-    "left": {"p0": ("start", pa.int64()), "c0": ("text", pa.string()), "d0": (None, pa.float64())},
-    "right": {"p0": ("at", pa.int64()), "c0": (None, pa.string()), "d0": ("value", pa.float64())},
+SCHEMAS = {
+    "left": pa.schema([("start", pa.int64()), ("text", pa.string())]),
+    "right": pa.schema([("at", pa.int64()), ("value", pa.float64())]),
 }
-COLUMNS = {"left": {"start": "p0", "text": "c0"}, "right": {"at": "p0", "value": "d0"}}
 ORDER = {"left": "start", "right": "at"}
 
 
@@ -27,18 +26,18 @@ def rows_of(rng: random.Random, side: str, n: int, span: int) -> pa.RecordBatch:
     """Rows with nulls among the starts, in any order."""
     starts = [None if rng.random() < 0.05 else rng.randrange(span) for _ in range(n)]
     payload = [str(i) * rng.randrange(5) if side == "left" else i / 2 for i in range(n)]
-    first, second = (name for name, _ in PLACES[side].values() if name is not None)
     cells = pa.array([rng.randrange(2) for _ in range(n)], pa.int32())
-    kind = pa.string() if side == "left" else pa.float64()
-    return pa.RecordBatch.from_pydict(
-        {first: pa.array(starts, pa.int64()), second: pa.array(payload, kind), "c": cells}
-    )
+    columns = zip(SCHEMAS[side], (starts, payload), strict=True)
+    return pa.RecordBatch.from_pydict({field.name: pa.array(v, field.type) for field, v in columns} | {"c": cells})
 
 
-def packets(rows: pa.RecordBatch, side: str, memory: int, batch_packets: int, batch_rows: int) -> list[pa.RecordBatch]:
-    number = ("left", "right").index(side)
-    packing = Packing(number, "c", ORDER[side], PLACES[side], memory, batch_packets)
-    return list(pack_rows(packing, iter(rows.slice(at, batch_rows) for at in range(0, rows.num_rows, batch_rows))))
+def packing(side: str, memory: int) -> Packing:
+    return Packing(list(SCHEMAS).index(side), "c", ORDER[side], SCHEMAS[side], memory)
+
+
+def packets(rows: pa.RecordBatch, side: str, memory: int, batch_rows: int) -> list[pa.RecordBatch]:
+    batches = (rows.slice(at, batch_rows) for at in range(0, rows.num_rows, batch_rows))
+    return list(pack_rows(packing(side, memory), batches))
 
 
 def exchanged(parts: list[pa.RecordBatch], cell: int, batch_packets: int) -> list[pa.RecordBatch]:
@@ -50,7 +49,7 @@ def exchanged(parts: list[pa.RecordBatch], cell: int, batch_packets: int) -> lis
 
 def delivered(batches: list[pa.RecordBatch], memory: int) -> tuple[dict[str, list[Any]], MergedDelivery, int]:
     budget = MemoryBudget(memory)
-    delivery = MergedDelivery(COLUMNS["left"], COLUMNS["right"], ORDER, batches[0], budget, 0.5)
+    delivery = MergedDelivery(SCHEMAS, ORDER, batches[0], budget, 0.5)
     found: dict[str, list[Any]] = {"left": [], "right": []}
     for batch in batches:
         for side, rows in delivery.take_sorted(batch):
@@ -67,9 +66,9 @@ def delivered(batches: list[pa.RecordBatch], memory: int) -> tuple[dict[str, lis
 @pytest.mark.parametrize("span", [1, 40, 1 << 40])
 def test_all_rows_of_a_partition_come_in_order(batch_packets: int, memory: int, span: int) -> None:
     rng = random.Random(f"{batch_packets} {memory} {span}")  # noqa: S311  (test data)
-    sides = {side: rows_of(rng, side, rng.choice([0, 30, 400]), span) for side in COLUMNS}
+    sides = {side: rows_of(rng, side, rng.choice([0, 30, 400]), span) for side in SCHEMAS}
     sides["left"] = rows_of(rng, "left", 200, span)
-    parts = [part for side, rows in sides.items() for part in packets(rows, side, memory, batch_packets, 7)]
+    parts = [part for side, rows in sides.items() for part in packets(rows, side, memory, 7)]
     for cell in (0, 1):
         batches = exchanged(parts, cell, batch_packets)
         found, delivery, _ = delivered(batches, memory)
@@ -82,13 +81,14 @@ def test_all_rows_of_a_partition_come_in_order(batch_packets: int, memory: int, 
 
 
 def test_rows_that_wait_are_spilled_and_merged() -> None:
-    """One packet a chunk: every packet reaches over all starts, and no row may leave before the last one is there."""
+    """Few rows a chunk: every packet reaches over all starts, and no row may leave before the last one is there."""
     rng, memory = random.Random(5), 1 << 16  # noqa: S311  (test data)
-    rows = {side: rows_of(rng, side, 20_000, 1 << 40) for side in COLUMNS}
-    parts = [part for side in COLUMNS for part in packets(rows[side], side, memory, 1, 500)]
+    rows = {side: rows_of(rng, side, 20_000, 1 << 40) for side in SCHEMAS}
+    chunks = ((side, rows[side].slice(at, 4)) for side in SCHEMAS for at in range(0, 20_000, 4))
+    parts = [packing(side, 1 << 20).packets(chunk) for side, chunk in chunks]
     found, _, spilled = delivered(exchanged(parts, 0, 4), memory)
     assert spilled > 10_000
-    for side in COLUMNS:
+    for side in SCHEMAS:
         starts = [row[ORDER[side]] or 0 for row in found[side]]
         assert starts == sorted(starts)
         assert len(starts) == rows[side]["c"].to_pylist().count(0)
@@ -96,10 +96,10 @@ def test_rows_that_wait_are_spilled_and_merged() -> None:
 
 def test_the_current_batch_is_charged() -> None:
     rng, memory = random.Random(6), 1 << 20  # noqa: S311  (test data)
-    parts = packets(rows_of(rng, "left", 5_000, 1 << 40), "left", memory, 1_000, 500)
+    parts = packets(rows_of(rng, "left", 5_000, 1 << 40), "left", memory, 500)
     budget, metrics = MemoryBudget(memory), Metrics()
     batches = exchanged(parts, 0, 1_000)
-    delivery = MergedDelivery(COLUMNS["left"], COLUMNS["right"], ORDER, batches[0], budget, 0.5)
+    delivery = MergedDelivery(SCHEMAS, ORDER, batches[0], budget, 0.5)
     for batch in batches:
         for _ in delivery.take_sorted(batch):
             assert batch.nbytes <= budget.used <= memory // 2

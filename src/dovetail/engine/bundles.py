@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -53,15 +54,11 @@ class Bundling:
         order = stable_order(cells)
         ordered = as_schema(take_columns(rows.select(self.schema.names), int64s(numbers[order])), self.schema)
         found, firsts = np.unique(cells[order], return_index=True)
-        lasts = np.append(firsts, len(cells))[1:]
-        parts = [ordered.slice(a, b - a).serialize() for a, b in zip(firsts.tolist(), lasts.tolist(), strict=True)]
-        offsets = np.cumsum([0, *(part.size for part in parts)], dtype=np.int32)
-        buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(map(memoryview, parts)))]
         return pa.RecordBatch.from_pydict(
             {
                 SIDE: pa.array(np.full(len(found), self.side, np.int8)),
                 CELL: pa.array(found.astype(np.int32)),
-                ROWS: pa.Array.from_buffers(pa.binary(), len(found), buffers),
+                ROWS: serialized(ordered, int64s(firsts)),
             }
         )
 
@@ -94,14 +91,25 @@ class BundledDelivery(Delivery):
         step = max(1, batch.num_rows * self.room // max(1, _COPIES * size))
         with self.holding(size, _COPIES * size):
             for first in range(0, batch.num_rows, step):
-                yield from self._opened(batch.slice(first, step))
+                for side, rows in opened(batch.slice(first, step), self.schemas):
+                    self.rows[side] += rows.num_rows
+                    yield side, rows
 
-    def _opened(self, bundles: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        sides = np.asarray(bundles[SIDE])
-        for number, side in enumerate(SIDES):
-            chosen = np.flatnonzero(sides == number)
-            if len(chosen):
-                schema, data = self.schemas[side], bundles[ROWS]
-                rows = pa.concat_batches([unpack_rows(data[at].as_buffer(), schema) for at in chosen.tolist()])
-                self.rows[side] += rows.num_rows
-                yield side, rows
+
+def serialized(rows: pa.RecordBatch, firsts: I64) -> pa.Array:
+    """The rows from each of these numbers to the next, as binary values."""
+    edges = [*firsts.tolist(), rows.num_rows]
+    parts = [rows.slice(first, last - first).serialize() for first, last in pairwise(edges)]
+    offsets = np.cumsum([0, *(part.size for part in parts)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(map(memoryview, parts)))]
+    return pa.Array.from_buffers(pa.binary(), len(parts), buffers)
+
+
+def opened(bundles: pa.RecordBatch, schemas: Mapping[str, pa.Schema]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    """The rows of each side that has bundles here, as one batch."""
+    sides = np.asarray(bundles[SIDE])
+    for number, side in enumerate(SIDES):
+        chosen = np.flatnonzero(sides == number)
+        if len(chosen):
+            data = bundles[ROWS]
+            yield side, pa.concat_batches([unpack_rows(data[at].as_buffer(), schemas[side]) for at in chosen.tolist()])

@@ -1,8 +1,8 @@
 """Sorts rows before an exchange, so that the tasks behind it only merge them.
 
 A task that sends rows sorts a chunk of them by partition and order, and cuts it into packets: neighbouring rows of one
-partition as one row whose columns are lists. Spark exchanges packets, and orders those of a partition by the code of
-their first row. A task that receives them may use all rows up to the code of the last packet that it has.
+partition as one binary value. Spark exchanges packets, and orders those of a partition by the code of their first row.
+A task that receives them may use all rows up to the code of the last packet that it has.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.bundles import ROWS, opened, serialized
 from dovetail.engine.columns import empty_batch, nbytes, take_columns
-from dovetail.engine.exchanged import CELL, SIDE, Columns, RowDelivery
+from dovetail.engine.exchanged import CELL, SIDE, Delivery
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.keys import bound_codes
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packing import in_chunks
+from dovetail.engine.packing import as_schema, in_chunks
 from dovetail.engine.runs import merged_blocks, merged_files
 from dovetail.engine.spill import SpillFile
 
 FIRST = "__dt_first"
 _CHUNK_SHARE, _CHUNK_LIMIT = 8, 32 << 20  # of the budget: a chunk is held, combined and sorted at one time
-_BATCH_SHARE, _BATCH_LIMIT = 8, 16 << 20  # of the budget: the packets that Spark puts into a batch
+_PACKET_SHARE, _PACKET_LIMIT = 1024, 64 << 10  # of the budget: a packet
 _PART_SHARE, _PART_LIMIT = 32, 4 << 20  # of the budget: packets that are opened together
 _PART_COPIES = 6  # opened, sorted, and the arrays of the sort, which are larger than narrow rows
 _RUN_SHARE = 8  # of the budget: more rows that wait are spilled
@@ -38,46 +39,35 @@ _RUN_SHARE = 8  # of the budget: more rows that wait are spilled
 
 @dataclass(frozen=True, slots=True)
 class Packing:
-    """The packets of one side: `places` are the columns of packets, each with its type and the side's column, if any.
+    """The packets of one side: rows have the columns of `schema`, and their partition in the column `cell`.
 
-    Rows are ordered by the code of the column `order`; `cell` is the column with their partition. Spark puts up to
-    `batch_packets` packets into a batch.
+    They are ordered by the code of the column `order`.
     """
 
     side: int
     cell: str
     order: str
-    places: Mapping[str, tuple[str | None, pa.DataType]]
+    schema: pa.Schema
     memory: int
-    batch_packets: int
 
     def packets(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """The rows in packets, ordered by partition and by code."""
         codes, cells = bound_codes(rows[self.order]), int64s(np.asarray(rows[self.cell], np.int64))
         order = stable_order(cells, stable_order(codes))
         cells, codes = cells[order], codes[order]
-        size = min(self.memory // _BATCH_SHARE, _BATCH_LIMIT) // self.batch_packets
+        size = min(self.memory // _PACKET_SHARE, _PACKET_LIMIT)
         step = max(1, size * rows.num_rows // max(1, nbytes(rows)))
         edges = [0, *(np.flatnonzero(np.diff(cells)) + 1).tolist(), rows.num_rows]
-        firsts = np.concatenate([np.arange(first, last, step) for first, last in pairwise(edges)])
-        columns = {
-            SIDE: pa.array(np.full(len(firsts), self.side, np.int8)),
-            CELL: pa.array(cells[firsts].astype(np.int32)),
-            FIRST: pa.array(codes[firsts]),
-        }
-        return pa.RecordBatch.from_pydict(columns | self._lists(rows, order, firsts))
-
-    def _lists(self, rows: pa.RecordBatch, order: I64, firsts: I64) -> dict[str, pa.Array]:
-        names = dict.fromkeys(name for name, _ in self.places.values() if name is not None)
-        ordered = take_columns(rows.select(list(names)), order)
-        offsets, lists = pa.array(np.append(firsts, rows.num_rows), pa.int32()), {}
-        for place, (name, kind) in self.places.items():
-            if name is None:
-                lists[place] = pa.nulls(len(firsts), pa.list_(kind))
-            else:
-                item = pa.list_(ordered.schema.field(name).with_nullable(True))
-                lists[place] = pa.ListArray.from_arrays(offsets, ordered[name], type=item)
-        return lists
+        firsts = int64s(np.concatenate([np.arange(first, last, step) for first, last in pairwise(edges)]))
+        ordered = as_schema(take_columns(rows.select(self.schema.names), order), self.schema)
+        return pa.RecordBatch.from_pydict(
+            {
+                SIDE: pa.array(np.full(len(firsts), self.side, np.int8)),
+                CELL: pa.array(cells[firsts].astype(np.int32)),
+                FIRST: pa.array(codes[firsts]),
+                ROWS: serialized(ordered, firsts),
+            }
+        )
 
 
 def pack_rows(packing: Packing, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -86,7 +76,7 @@ def pack_rows(packing: Packing, batches: Iterator[pa.RecordBatch]) -> Iterator[p
     return map(packing.packets, in_chunks(batches, most_rows=size, most_bytes=size))
 
 
-class MergedDelivery(RowDelivery):
+class MergedDelivery(Delivery):
     """Delivers packets to an operator: the rows of each side in order, both sides at about the same pace.
 
     Rows that later packets may precede wait. They are few where chunks have several packets for this partition; where
@@ -95,18 +85,16 @@ class MergedDelivery(RowDelivery):
 
     def __init__(
         self,
-        left: Columns,
-        right: Columns,
+        schemas: Mapping[str, pa.Schema],
         order: Mapping[str, str],
         first: pa.RecordBatch,
         budget: MemoryBudget,
         share: float,
     ) -> None:
-        items = [field.type.value_field.with_name(field.name) for field in first.schema if _is_list(field)]
-        super().__init__(left, right, empty_batch(pa.schema(items)), budget, share)
         self._part = min(budget.limit // _PART_SHARE, _PART_LIMIT)
         self._run = budget.limit // _RUN_SHARE
-        self.room = min(2 * nbytes(first) + _PART_COPIES * self._part, int(budget.limit * share))
+        room = min(2 * nbytes(first) + _PART_COPIES * self._part, int(budget.limit * share))
+        super().__init__(schemas, room, budget)
         self._order = order
         self._waiting = {side: empty_batch(schema) for side, schema in self.schemas.items()}
         self._runs: dict[str, list[SpillFile]] = {side: [] for side in self.schemas}
@@ -120,7 +108,8 @@ class MergedDelivery(RowDelivery):
         for first in range(0, batch.num_rows, packets):
             part = batch.slice(first, packets)
             bound = int(part[FIRST][-1].as_py())
-            for side, rows in self._opened(part):
+            for side, rows in opened(part, self.schemas):
+                self.rows[side] += rows.num_rows
                 self._waiting[side] = pa.concat_batches([self._waiting[side], rows])
             if self._spilled():
                 continue
@@ -148,16 +137,6 @@ class MergedDelivery(RowDelivery):
         for files in self._runs.values():
             for file in files:
                 file.close()
-
-    def _opened(self, packets: pa.RecordBatch) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """The rows of each side that has packets here."""
-        sides = np.asarray(packets[SIDE])
-        for side, number, own in self._sides:
-            mine = packets.filter(pa.array(sides == number))
-            if mine.num_rows:
-                rows = [mine[place].flatten() for place in own.values()]
-                self.rows[side] += len(rows[0])
-                yield side, pa.RecordBatch.from_arrays(rows, schema=self.schemas[side])
 
     def _codes(self, side: str, rows: pa.RecordBatch) -> I64:
         return bound_codes(rows[self._order[side]])
@@ -200,10 +179,6 @@ class MergedDelivery(RowDelivery):
         self._runs[side] = merged_files(self._runs[side], order, cut)
         for rows in merged_blocks(self._runs[side], order, keyed=False, cut=cut):
             yield int(self._codes(side, rows[:1])[0]), side, rows
-
-
-def _is_list(field: pa.Field) -> bool:
-    return field.name not in (SIDE, CELL, FIRST)
 
 
 def _cut(rows: pa.RecordBatch, size: int) -> Iterator[pa.RecordBatch]:

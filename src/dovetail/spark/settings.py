@@ -60,6 +60,12 @@ SETTINGS: tuple[Setting, ...] = (
         runtime=True,
     ),
     Setting(
+        "spark.sql.execution.arrow.maxBytesPerBatch",
+        "4m",
+        "tasks get rows in batches of at most so many bytes, however wide rows are; the budget of a task holds a batch",
+        runtime=True,
+    ),
+    Setting(
         "spark.python.unix.domain.socket.enabled",
         "true",
         "rows between the JVM and Python cost about a fifth less than over TCP",

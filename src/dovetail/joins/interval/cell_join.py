@@ -7,7 +7,7 @@ cannot match bypass the operator.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,7 +19,7 @@ from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.keys import KeyEncoder, bound_codes
 from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packets import FIRST, MergedDelivery
+from dovetail.engine.packets import MergedDelivery
 from dovetail.engine.spool import Spool
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.interval.operators import OPERATORS
@@ -38,7 +38,7 @@ class CellJoin:
     `how` is inner, left, right, full, left_semi or left_anti, and concerns this cell alone: a row without a match here
     may match elsewhere, which the caller resolves. `once`: a pair that an earlier cell also has is left to that cell.
     `split_points` are where cells 1, 2, ... begin, in the type of the bounds. `keys` are the positions of the keys,
-    which both sides share.
+    which both sides share. `schemas` are the columns of both sides in packets; None for rows.
     """
 
     algorithm: str
@@ -51,6 +51,7 @@ class CellJoin:
     once: bool = False
     split_points: pa.Array | None = None
     swapped: bool = False
+    schemas: Mapping[str, pa.Schema] | None = None
 
     def __post_init__(self) -> None:
         if self.algorithm not in OPERATORS:
@@ -233,13 +234,13 @@ class _Run:
             spool.close()
 
 
-def _delivery(task: CellJoin, first: pa.RecordBatch, budget: MemoryBudget) -> RowDelivery:
+def _delivery(task: CellJoin, first: pa.RecordBatch, budget: MemoryBudget) -> RowDelivery | MergedDelivery:
     """The delivery of packets, or of rows that Spark has sorted."""
     left, right = task.left, task.right
-    if FIRST not in first.schema.names:
+    if task.schemas is None:
         return RowDelivery(left.columns, right.columns, first, budget, _BATCH_SHARE)
     order = {"left": left.start, "right": right.start}
-    return MergedDelivery(left.columns, right.columns, order, first, budget, _BATCH_SHARE)
+    return MergedDelivery(task.schemas, order, first, budget, _BATCH_SHARE)
 
 
 class _KeyNumbers:

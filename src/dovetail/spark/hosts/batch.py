@@ -26,7 +26,6 @@ from dovetail.spark.frames import RESERVED, Batches, arrow_type, map_in_arrow, q
 from dovetail.spark.hosts.exchange import ORDER, PACKED, BucketedInputs, Packet, pack
 from dovetail.spark.task import MetricsSink
 
-_BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 Join = Callable[[Any, Batches, Metrics], Batches]
 """Gives the answers of a task from its specification and its batches, and counts what it does."""
 
@@ -66,6 +65,11 @@ class Placed(NamedTuple):
         """The columns that tasks need, with their types."""
         return [self.rows.schema[name] for name in self.columns]
 
+    @property
+    def schema(self) -> pa.Schema:
+        """The same in tasks."""
+        return pa.schema([(field.name, arrow_type(field.dataType)) for field in self.fields])
+
 
 def exchange(
     left: Placed, right: Placed, partitions: int, pairs: Sequence[tuple[str, str]] = ()
@@ -80,8 +84,9 @@ def exchange(
     return mine.union(theirs).repartitionById(partitions, F.col(CELL)), places
 
 
-_BUNDLES = T.StructType(
-    [T.StructField(SIDE, T.ByteType()), T.StructField(CELL, T.IntegerType()), T.StructField(ROWS, T.BinaryType())]
+_BUNDLES = T.StructType().add(SIDE, T.ByteType()).add(CELL, T.IntegerType()).add(ROWS, T.BinaryType())
+_PACKETS = (
+    T.StructType().add(SIDE, T.ByteType()).add(CELL, T.IntegerType()).add(FIRST, T.LongType()).add(ROWS, T.BinaryType())
 )
 
 
@@ -94,34 +99,28 @@ def exchange_bundled(
     """
     schemas, parts = {}, []
     for number, (name, side) in enumerate(zip(SIDES, (left, right), strict=True)):
-        schemas[name] = pa.schema([(field.name, arrow_type(field.dataType)) for field in side.fields])
-        bundling = Bundling(number, side.cell, schemas[name], memory, copied if name == "right" else None)
+        schemas[name] = side.schema
+        bundling = Bundling(number, side.cell, side.schema, memory, copied if name == "right" else None)
         parts.append(map_in_arrow(side.rows, partial(bundle_rows, bundling), _BUNDLES))
     return parts[0].union(parts[1]).repartitionById(partitions, F.col(CELL)), schemas
 
 
 def exchange_sorted(
-    left: Placed, right: Placed, partitions: int, pairs: Sequence[tuple[str, str]], memory: int
-) -> tuple[DataFrame, Places]:
-    """The rows of both sides in packets, sorted by the first of the pairs, and where their columns are.
+    left: Placed, right: Placed, partitions: int, order: tuple[str, str], memory: int
+) -> tuple[DataFrame, dict[str, pa.Schema]]:
+    """The rows of both sides in packets, ordered by a column of each side, and the columns of each side.
 
     Tasks sort rows in chunks that fit `memory` before the exchange, and merge them behind it: Spark moves and orders
     packets of many rows.
     """
-    places, owns, kinds = _laid_out(left, right, pairs)
-    batch_packets = int(left.rows.sparkSession.conf.get(_BATCH_ROWS, None) or 0)
-    batch_packets = batch_packets if batch_packets > 0 else 10_000  # without a limit of rows, Spark limits bytes
-    head = [(SIDE, T.ByteType()), (CELL, T.IntegerType()), (FIRST, T.LongType())]
-    fields = [*head, *((place, T.ArrayType(kind)) for place, kind in kinds.items())]
-    schema = T.StructType([T.StructField(name, kind) for name, kind in fields])
-    parts = []
-    for number, (side, own) in enumerate(zip((left, right), owns, strict=True)):
-        columns = {place: (own.get(place), arrow_type(kind)) for place, kind in kinds.items()}
-        packing = Packing((LEFT, RIGHT)[number], side.cell, pairs[0][number], columns, memory, batch_packets)
-        rows = side.rows.select(*map(quoted, dict.fromkeys([*own.values(), side.cell])))
-        parts.append(map_in_arrow(rows, partial(pack_rows, packing), schema))
+    schemas, parts = {}, []
+    for number, (name, side) in enumerate(zip(SIDES, (left, right), strict=True)):
+        schemas[name] = side.schema
+        packing = Packing(number, side.cell, order[number], side.schema, memory)
+        rows = side.rows.select(*map(quoted, dict.fromkeys([*side.columns, side.cell])))
+        parts.append(map_in_arrow(rows, partial(pack_rows, packing), _PACKETS))
     placed = parts[0].union(parts[1]).repartitionById(partitions, F.col(CELL))
-    return placed.sortWithinPartitions(FIRST), places
+    return placed.sortWithinPartitions(FIRST), schemas
 
 
 def _laid_out(

@@ -98,7 +98,14 @@ class RangesRoute:
         pairs = list(zip(_sorted_by(first), _sorted_by(second), strict=True))
         inner = how == "inner"  # the range of a row is not asked for
         sides = (in_ranges(first, rows, inner), in_ranges(second, others, inner))
-        placed, places = self._exchanged(*sides, pairs)
+        schemas = None
+        if request.keys:  # Spark sorts them, because codes of keys have no common order
+            placed, places = exchange(*sides, self.cells.ranges, pairs)
+            placed = placed.sortWithinPartitions(*places.paired[:-1])
+        else:
+            placed, schemas = exchange_sorted(*sides, self.cells.ranges, pairs[0], request.memory)
+            mine, theirs = ({name: name for name in side.columns} for side in sides)
+            places = Places(mine, theirs)
         task = CellJoin(
             self.algorithm,
             request.relation.swapped() if exchanged else request.relation,
@@ -106,19 +113,13 @@ class RangesRoute:
             side_columns(first, places.left),
             side_columns(second, places.right),
             request.memory,
-            places.paired[:-2],
+            places.paired[: len(request.keys)],
             once and self.cells.both_split,
             as_arrow(first.bound_type, self.cells.points),
             self.swapped != exchanged,
+            schemas,
         )
         return placed, task
-
-    def _exchanged(self, left: Placed, right: Placed, pairs: list[tuple[str, str]]) -> tuple[DataFrame, Places]:
-        """Rows in packets by start; within keys Spark sorts them, because codes of keys have no common order."""
-        if not self.inputs.request.keys:
-            return exchange_sorted(left, right, self.cells.ranges, pairs, self.inputs.request.memory)
-        placed, places = exchange(left, right, self.cells.ranges, pairs)
-        return placed.sortWithinPartitions(*places.paired[:-1]), places
 
 
 def _sorted_by(side: Side) -> list[str]:
