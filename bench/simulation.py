@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.clock import VirtualClock
-from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.storage.device import Device, DeviceModel
 from dovetail.joins.semistream.cost.setting import SOURCE_COSTS, UnitCosts
 from dovetail.joins.semistream.master.pages import Counted, Order, read_each, stored_each
 from dovetail.joins.semistream.operators import ALGORITHMS

@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 from bench.case import Outcome, Params, Run, prepared
 from bench.context import BenchContext
 from dovetail.calibrate.kernel_costs import wide_batch
-from dovetail.engine.columns import take_columns, take_runs
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.multimap import HashMultimap
+from dovetail.engine.rows.columns import take_columns, take_runs
 from dovetail.errors import DataError
 from dovetail.workloads.zipf import ZipfLaw, zipf_keys
 

@@ -41,8 +41,8 @@ from typing import (
     overload,
 )
 
-from dovetail.engine.layout import HOWS, How
 from dovetail.engine.memory import format_bytes, parse_bytes
+from dovetail.engine.rows.layout import HOWS, How
 from dovetail.errors import PlanError
 
 _P = ParamSpec("_P")

@@ -13,7 +13,7 @@ from tests.cluster.jars import connectors, store_connector
 from tests.cluster.store import SETTINGS, place_for
 from tests.quick_java import QUICK_JAVA
 
-from dovetail.engine.remote import Remote
+from dovetail.engine.storage.remote import Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

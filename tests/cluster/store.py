@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 from bench.object_store import KEY, SECRET, ObjectStore, settings_of
 from tests.cluster.hosts import STORE
 
-from dovetail.engine.remote import Remote, S3Access
+from dovetail.engine.storage.remote import Remote, S3Access
 
 PORT = 9000
 ENDPOINT = f"http://{STORE.name}:{PORT}"

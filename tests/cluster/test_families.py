@@ -12,8 +12,8 @@ from tests import oracle
 from tests.cluster.store import write_table
 
 import dovetail
-from dovetail.engine import files
-from dovetail.engine.remote import Remote
+from dovetail.engine.storage import files
+from dovetail.engine.storage.remote import Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

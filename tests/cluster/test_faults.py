@@ -45,7 +45,7 @@ from tests.cluster.test_families import (
 )
 
 import dovetail
-from dovetail.engine.remote import Remote
+from dovetail.engine.storage.remote import Remote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

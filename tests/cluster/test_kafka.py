@@ -28,7 +28,7 @@ from tests.pipeline.test_postgres import rows_of
 from tests.semistream.master.server import Server
 
 from dovetail import DataError
-from dovetail.engine.remote import Remote
+from dovetail.engine.storage.remote import Remote
 from dovetail.pipeline.check import check_pipeline
 from dovetail.pipeline.file.read import read_pipeline
 from dovetail.pipeline.record.watch import Watch

@@ -15,7 +15,7 @@ from tests.cluster.hosts import DATA
 from tests.cluster.store import read_tables
 from tests.cluster.test_families import ENRICHED, MASTER, ORDERS, write_files
 
-from dovetail.engine.remote import Remote
+from dovetail.engine.storage.remote import Remote
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 
 PIPELINE = """

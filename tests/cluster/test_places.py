@@ -18,7 +18,7 @@ from tests.cluster.test_families import BOUNDS, LEFT, MASTER, ON, ORDERS, RIGHT,
 
 import dovetail
 from dovetail import MasterStore
-from dovetail.engine.remote import Remote
+from dovetail.engine.storage.remote import Remote
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 
 if TYPE_CHECKING:

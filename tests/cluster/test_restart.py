@@ -26,8 +26,8 @@ from tests.cluster.hosts import DATA, DRIVER, ROOT, WORKERS, Host, on
 from tests.cluster.store import read_tables
 from tests.cluster.test_families import ENRICHED, LEFT, MASTER, ONLINE, ORDERS, RIGHT, write_files
 
-from dovetail.engine import files
-from dovetail.engine.remote import Remote
+from dovetail.engine.storage import files
+from dovetail.engine.storage.remote import Remote
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 
 PIPELINE = """

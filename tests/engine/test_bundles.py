@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.bundles import ROWS, BundledDelivery, Bundling, bundle_rows
-from dovetail.engine.exchanged import CELL
+from dovetail.engine.exchange.bundles import ROWS, BundledDelivery, Bundling, bundle_rows
+from dovetail.engine.exchange.delivery import CELL
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics

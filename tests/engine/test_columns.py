@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.columns import held_bytes, take_columns, take_runs, taken_bytes
+from dovetail.engine.rows.columns import held_bytes, take_columns, take_runs, taken_bytes
 from dovetail.errors import UnsupportedError
 
 N = 40

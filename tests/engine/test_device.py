@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.engine.clock import RealClock, VirtualClock
-from dovetail.engine.device import PRESETS, Device, DeviceModel
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.storage.device import PRESETS, Device, DeviceModel
 from dovetail.errors import ConfigError, PlanError
 
 SLOW = DeviceModel("slow", seek_s=0.010, request_s=0.001, bytes_per_s=1000.0)

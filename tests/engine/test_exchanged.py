@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from dovetail.engine.exchanged import LEFT, RIGHT, SIDE, RowDelivery
+from dovetail.engine.exchange.delivery import LEFT, RIGHT, SIDE, RowDelivery
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.rows.keys import KeyEncoder
 from dovetail.errors import BudgetExceeded, PlanError
 from oracle import same
 

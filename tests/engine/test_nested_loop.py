@@ -14,9 +14,9 @@ import pyarrow.compute as pc
 import pytest
 
 from dovetail.engine.host import Schedule, run_local
-from dovetail.engine.layout import HOWS
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.nested_loop import NestedLoopJoin, Predicate
+from dovetail.engine.rows.layout import HOWS
 from dovetail.errors import BudgetExceeded, PlanError
 from oracle import bag, equal, flat, join
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.exchanged import CELL
+from dovetail.engine.exchange.delivery import CELL
+from dovetail.engine.exchange.packets import FIRST, MergedDelivery, Packing, pack_rows
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packets import FIRST, MergedDelivery, Packing, pack_rows
 
 SCHEMAS = {
     "left": pa.schema([("start", pa.int64()), ("text", pa.string())]),

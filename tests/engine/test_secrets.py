@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.files import located
-from dovetail.engine.secrets import censored, check_escaped, hidden, shown
+from dovetail.engine.storage.files import located
+from dovetail.engine.storage.secrets import censored, check_escaped, hidden, shown
 from dovetail.errors import ConfigError, DovetailError, PlanError
 from dovetail.joins.semistream.master.lake.delta import delta_source
 from dovetail.joins.semistream.master.parquet import ParquetSource

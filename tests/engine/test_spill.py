@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.spill import SpillFile, spill_directory
+from dovetail.engine.storage.spill import SpillFile, spill_directory
 from dovetail.errors import ConfigError
 
 BATCH = pa.record_batch({"k": pa.array([1, 2, None, 4]), "s": pa.array(["a", None, "ccc", ""])})
@@ -163,7 +163,7 @@ _TOO_LARGE = """
 import sys
 from pathlib import Path
 import pyarrow as pa
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.storage.spill import SpillFile
 from dovetail.errors import ConfigError
 
 batch = pa.record_batch({"k": list(range(1000))})

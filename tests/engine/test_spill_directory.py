@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.spill import SpillFile, sweep
+from dovetail.engine.storage.spill import SpillFile, sweep
 
 BATCH = pa.record_batch({"k": [1, 2, 3]})
 
@@ -21,7 +21,7 @@ _SPILL_AND = """
 import os, signal, sys
 from pathlib import Path
 import pyarrow as pa
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.storage.spill import SpillFile
 
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup, under which tests may run, has it ignored
 batch = pa.record_batch({"k": [1, 2, 3]})

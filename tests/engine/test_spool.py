@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.spool import Spool
+from dovetail.engine.rows.columns import compact, compact_bytes, held_bytes, nbytes
+from dovetail.engine.storage.spool import Spool
 from dovetail.errors import BudgetExceeded
 
 ROWS = pa.record_batch(

@@ -14,10 +14,10 @@ import pytest
 from tests.interval.frame.answers import LEFT_COLUMNS, expected, random_rows
 
 import oracle
-from dovetail.engine.exchanged import CELL, SIDE
+from dovetail.engine.exchange.delivery import CELL, SIDE
+from dovetail.engine.exchange.packets import FIRST, Packing, pack_rows
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packets import FIRST, Packing, pack_rows
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
 from dovetail.joins.interval.index.answers import Question, answer_cell

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from tests.online.schedules import EVERY
 
-from dovetail.engine.columns import row_bytes
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.rows.columns import row_bytes
 from dovetail.joins.online.operators import MULTIWAY
 
 SIDE = 220

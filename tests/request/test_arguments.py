@@ -8,7 +8,7 @@ import pickle
 
 import pytest
 
-from dovetail.engine.layout import HOWS
+from dovetail.engine.rows.layout import HOWS
 from dovetail.errors import PlanError
 from dovetail.request import (
     HowName,

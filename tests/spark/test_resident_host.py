@@ -10,7 +10,7 @@ import numpy as np
 import psutil
 import pytest
 
-from dovetail.engine.spool import HeldBytes
+from dovetail.engine.storage.spool import HeldBytes
 from dovetail.spark.hosts.resident import LOADED_BYTES, Pool
 
 

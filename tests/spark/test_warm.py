@@ -24,7 +24,7 @@ from dovetail.spark import daemon, warm
 
 
 def _loaded_before_use(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    loaded = "dovetail.engine.columns" in sys.modules
+    loaded = "dovetail.engine.rows.columns" in sys.modules
     for _ in batches:
         yield pa.RecordBatch.from_pydict({"loaded": [loaded]})
 

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from bench.context import BenchContext
 from bench.experiments.interval.runs import AMPLE, JOINS, ROWS_A_BATCH, Side, TopOverlaps, pairs
-from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE
+from dovetail.engine.exchange.delivery import CELL, LEFT, RIGHT, SIDE
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError

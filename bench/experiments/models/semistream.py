@@ -22,9 +22,9 @@ from bench.experiments.models.errors import Compared, against_chart, error_chart
 from bench.judge import Figures
 from bench.simulation import Meter, SimulatedPages, steps_s
 from dovetail.engine.clock import VirtualClock
-from dovetail.engine.device import PRESETS, Device, DeviceModel
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.storage.device import PRESETS, Device, DeviceModel
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.cost.models import MODELS
 from dovetail.joins.semistream.cost.setting import Setting

@@ -17,7 +17,7 @@ from bench.experiments.semistream.printed import UNITS, alpha_4, eq_3_2, eq_3_3,
 from bench.judge import Figures
 from bench.simulation import Rate, SimulatedPages, service_rate
 from dovetail.engine.clock import VirtualClock
-from dovetail.engine.device import Device, DeviceModel
+from dovetail.engine.storage.device import Device, DeviceModel
 from dovetail.joins.semistream.cost.scans import best_buffer_bytes
 from dovetail.joins.semistream.cost.setting import SOURCE_COSTS
 from dovetail.joins.semistream.operators.meshjoin import MeshJoin, RMeshJoin

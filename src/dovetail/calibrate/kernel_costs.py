@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.calibrate.unit_cost import Effort, repeated, worked
-from dovetail.engine.columns import take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.profile import Cost
+from dovetail.engine.rows.columns import take_columns
 from dovetail.joins.semistream.master.page_file.reader import PageFile, PageFileSource
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.pages import Pages

@@ -15,7 +15,7 @@ from dovetail.calibrate import page_costs
 from dovetail.calibrate.kernel_costs import KERNEL_COSTS, wide_batch
 from dovetail.calibrate.unit_cost import THOROUGH, Effort, cpu_model, repeated, timed, versions
 from dovetail.engine.profile import Cost, PageCost, Profile
-from dovetail.engine.spill import spill_directory
+from dovetail.engine.storage.spill import spill_directory
 from dovetail.spark.session import quiet_session
 
 if TYPE_CHECKING:

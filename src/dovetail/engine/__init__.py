@@ -1,10 +1,12 @@
 """Foundations of all joins, without Spark.
 
 * `operator`: the contract of joins: specifications, operators, capabilities. `host`: drives an operator locally.
-* `memory`: budgets. `spill` and `spool`: rows on disk. `packing`: batches as bytes.
-* `columns`: Arrow memory, and rows taken by number. `keys`: keys and bounds as int64.
-* `point_join`: joins of left rows with right rows near a point. `ties`: the order of rows that are otherwise equal.
-* `layout`: columns of a result. `nested_loop`: the reference join.
-* `metrics`, `clock`, `device`, `profile`: counts, time, simulated storage, unit costs of the machine.
-* `kernels/`: compiled loops over plain arrays. `cache`: the directory that keeps them compiled.
+  `turns`: bounds the results of a call.
+* `memory`: budgets. `metrics`, `frequent`, `clock`, `profile`: counts, frequent items, time, unit costs of the machine.
+* `rows/`: Arrow columns, codes of keys and bounds, names of results, batches as bytes.
+* `storage/`: spilled rows, files that all hosts share, devices, secrets of addresses.
+* `exchange/`: rows between tasks.
+* `point_join`: joins of left rows with right rows near a point. `nested_loop`: the reference join.
+* `kernels/`: compiled loops over plain arrays. `cache`: the directory that keeps them compiled. `processor`: for which
+  they are compiled.
 """

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.layout import HOWS, How, Key, check_columns, join_layout, key_pairs
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorBase, OperatorError
-from dovetail.engine.spool import Spool
+from dovetail.engine.rows.layout import HOWS, How, Key, check_columns, join_layout, key_pairs
+from dovetail.engine.storage.spool import Spool
 from dovetail.errors import PlanError
 
 Test = Callable[[pa.RecordBatch, pa.RecordBatch], pa.Array]

@@ -20,16 +20,24 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.bundles import BundledDelivery
-from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, memory_of, nbytes, offsets_of, take_columns, taken_bytes
+from dovetail.engine.exchange.bundles import BundledDelivery
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.kernels.pieces import pieces_of
-from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError, Specification
-from dovetail.engine.spool import Spool
+from dovetail.engine.rows.columns import (
+    NARROW_TEXT,
+    WIDE_TEXT,
+    memory_of,
+    nbytes,
+    offsets_of,
+    take_columns,
+    taken_bytes,
+)
+from dovetail.engine.rows.keys import KeyEncoder
+from dovetail.engine.storage.spool import Spool
 from dovetail.errors import BudgetExceeded
 
 RIGHT_SHARE, LEFT_SHARE, KEYS_SHARE, ANSWER_SHARE, MATCH_SHARE = 1 / 2, 3 / 16, 1 / 8, 1 / 8, 1 / 64

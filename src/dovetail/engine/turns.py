@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Ends, Operator, Until
-from dovetail.engine.packing import unpack_rows
-from dovetail.engine.spool import HeldBytes
+from dovetail.engine.rows.packing import unpack_rows
+from dovetail.engine.storage.spool import HeldBytes
 from dovetail.errors import PlanError
 
 

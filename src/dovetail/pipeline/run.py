@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql.streaming.query import StreamingQuery
 from rich.console import Console
 
-from dovetail.engine.files import Place
+from dovetail.engine.storage.files import Place
 from dovetail.errors import DataError, DovetailError, PlanError
 from dovetail.pipeline.checkpoint import Checkpoint
 from dovetail.pipeline.file.declared import Pipeline, Secrets

@@ -154,7 +154,7 @@ _LOADED = (
     "pyspark.sql.pandas.serializers",
     "pyarrow.compute",
     "pyarrow.pandas_compat",  # with pandas, which Arrow imports to see whether an array is of it
-    "dovetail.engine.columns",  # NumPy, Numba and Arrow
+    "dovetail.engine.rows.columns",  # NumPy, Numba and Arrow
     "dovetail.spark.hosts.resident",
 )
 """Modules that the first task of every worker would import."""

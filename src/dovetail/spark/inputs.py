@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.rows.keys import KeyEncoder
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.request import Distance, Key, output_names
 from dovetail.spark.frames import RESERVED, arrow_type, find_column, is_connect, quoted, require_classic

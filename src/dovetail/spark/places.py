@@ -19,8 +19,8 @@ from urllib.parse import unquote, urlparse
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from dovetail.engine.files import Place, access_of, located
-from dovetail.engine.remote import ATTEMPTS, S3_SCHEMES, Remote, S3Access
+from dovetail.engine.storage.files import Place, access_of, located
+from dovetail.engine.storage.remote import ATTEMPTS, S3_SCHEMES, Remote, S3Access
 from dovetail.errors import ConfigError
 from dovetail.spark.frames import is_connect, parallelism
 from dovetail.spark.settings import local_cores

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from dovetail.engine.remote import S3_SCHEMES, Remote
+from dovetail.engine.storage.remote import S3_SCHEMES, Remote
 from dovetail.errors import PlanError
 from dovetail.request import takes
 from dovetail.spark.frames import parallelism, require_classic

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
-from dovetail.engine.layout import HOWS
+from dovetail.engine.rows.layout import HOWS
 from dovetail.errors import UnsupportedError
 from dovetail.joins.interval.api import interval_join, plan_interval_join
 from dovetail.joins.interval.plan.bins import BinCells, OrderCells

@@ -12,7 +12,7 @@ import pytest
 from bench.object_store import KEY, SECRET, ObjectStore
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
-from dovetail.engine.remote import S3Access
+from dovetail.engine.storage.remote import S3Access
 from dovetail.errors import PlanError
 from dovetail.joins.interval.api import plan_interval_join
 from dovetail.joins.interval.plan.write import _write, new_target

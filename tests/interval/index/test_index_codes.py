@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.keys import bound_codes, bound_numbers
+from dovetail.engine.rows.keys import bound_codes, bound_numbers
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.relation import (
     CLOSED,

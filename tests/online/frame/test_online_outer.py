@@ -16,7 +16,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.online.frame.test_online_long import BUCKET, HEADER, Kept
 from tests.oracle import bag, online_join
 
-from dovetail.engine.layout import How
+from dovetail.engine.rows.layout import How
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.relation import Relation
 from dovetail.joins.online.answers import PHASE_COLUMN

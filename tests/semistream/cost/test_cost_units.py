@@ -13,8 +13,8 @@ import pytest
 from bench.experiments.semistream.media import measured_reads
 from bench.simulation import SimulatedPages
 
-from dovetail.engine.device import PRESETS
 from dovetail.engine.profile import Profile
+from dovetail.engine.storage.device import PRESETS
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.distribution import Zipf
 from dovetail.joins.semistream.cost.models import drained, predict

@@ -14,8 +14,8 @@ import pytest
 from tests.semistream.frame.cases import page_store
 
 from dovetail.engine.clock import VirtualClock, queued_ns
-from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.storage.device import Device, DeviceModel
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.cost.reads import IoCosts, IoDone, dearer
 from dovetail.joins.semistream.cost.setting import ReadCosts

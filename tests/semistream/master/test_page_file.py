@@ -13,7 +13,7 @@ import pytest
 from tests.semistream.master.models import KINDS, assert_finds, assert_is, assert_reads_many, keys_of, master
 
 from dovetail.engine.clock import VirtualClock
-from dovetail.engine.device import Device
+from dovetail.engine.storage.device import Device
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import Texts
 from dovetail.joins.semistream.master.page_file.generation import load_version

@@ -18,8 +18,8 @@ from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
 from tests.semistream.frame.cases import rows_of
 
-from dovetail.engine import files, remote
-from dovetail.engine.remote import AT_ONCE, Remote, S3Access, overlapped
+from dovetail.engine.storage import files, remote
+from dovetail.engine.storage.remote import AT_ONCE, Remote, S3Access, overlapped
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.lake.delta import delta_source, storage_options
 from dovetail.joins.semistream.master.lake.iceberg import iceberg_source, s3_properties

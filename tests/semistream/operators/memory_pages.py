@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.clock import VirtualClock
-from dovetail.engine.device import Device, DeviceModel
 from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.storage.device import Device, DeviceModel
 from dovetail.joins.semistream.master.pages import read_each, stored_each
 
 DISK = DeviceModel("test disk", seek_s=0.004, bytes_per_s=1e7)

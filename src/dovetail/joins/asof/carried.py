@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.engine.keys import KeyEncoder, bound_codes
+from dovetail.engine.rows.keys import KeyEncoder, bound_codes
 
 Copies = tuple[I64, I64]
 """Numbers of rows, and of the cells that they are copied to."""

@@ -10,11 +10,11 @@ from typing import Literal
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, Bool
-from dovetail.engine.keys import bound_codes
-from dovetail.engine.layout import check_columns
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import Operator
 from dovetail.engine.point_join import PointJoinOperator
+from dovetail.engine.rows.keys import bound_codes
+from dovetail.engine.rows.layout import check_columns
 from dovetail.errors import PlanError
 from dovetail.joins.asof.right_index import RightIndex, usable_rows
 

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.exchanged import CELL, RowDelivery
+from dovetail.engine.exchange.delivery import CELL, RowDelivery
+from dovetail.engine.exchange.packets import MergedDelivery
 from dovetail.engine.kernels.arrays import I64
-from dovetail.engine.keys import KeyEncoder, bound_codes
 from dovetail.engine.memory import MemoryBudget, format_bytes, suggestion
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packets import MergedDelivery
-from dovetail.engine.spool import Spool
+from dovetail.engine.rows.keys import KeyEncoder, bound_codes
+from dovetail.engine.storage.spool import Spool
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.operators.driver import IntervalOperator

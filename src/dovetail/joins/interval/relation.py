@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
-from dovetail.engine.keys import NARROW_DIGITS, Bounds, bound_codes, decimal_words, flags_of, whole
+from dovetail.engine.rows.keys import NARROW_DIGITS, Bounds, bound_codes, decimal_words, flags_of, whole
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.request import one_of
 

@@ -8,7 +8,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
-from dovetail.engine.layout import How
+from dovetail.engine.rows.layout import How
 from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import Closed, Relation, RelationName
 from dovetail.request import (

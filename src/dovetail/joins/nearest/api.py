@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.sides import Side, asked_type, prepare
 from dovetail.joins.nearest.operator import DISTANCE

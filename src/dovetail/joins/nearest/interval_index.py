@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import take_columns, valid_rows
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool, int64s
 from dovetail.engine.kernels.sort import stable_order
-from dovetail.engine.keys import KeyEncoder, bound_codes, bound_numbers
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.point_join import Found
-from dovetail.engine.ties import tie_order
+from dovetail.engine.rows.columns import take_columns, valid_rows
+from dovetail.engine.rows.keys import KeyEncoder, bound_codes, bound_numbers
+from dovetail.engine.rows.ties import tie_order
 from dovetail.joins.interval.relation import USABLE, classify
 from dovetail.joins.nearest.kernels.nearest import nearest_rows, sorted_runs, top_places
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from dovetail.engine.clock import Clock
 from dovetail.engine.kernels.arrays import I64
-from dovetail.engine.layout import Layout
 from dovetail.engine.memory import Reservation
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.layout import Layout
 from dovetail.errors import PlanError
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.row_pages import NamedRows, Picks, picked

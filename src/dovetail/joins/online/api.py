@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.layout import key_pairs
+from dovetail.engine.rows.layout import key_pairs
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import multi_schema
 from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree

@@ -13,11 +13,11 @@ from typing import IO, Literal, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import nbytes
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.spill import SpillFile, spill_directory
+from dovetail.engine.rows.columns import nbytes
+from dovetail.engine.storage.spill import SpillFile, spill_directory
 from dovetail.errors import ConfigError
 from dovetail.joins.online.kernels.match import Stretch
 from dovetail.joins.online.kernels.ranges import WHOLE, key_ranges

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from dovetail.engine.layout import How, Key
 from dovetail.engine.memory import MemoryBudget, format_bytes
 from dovetail.engine.operator import OperatorError
-from dovetail.engine.packing import CHUNK_ROWS, in_chunks
+from dovetail.engine.rows.layout import How, Key
+from dovetail.engine.rows.packing import CHUNK_ROWS, in_chunks
 from dovetail.errors import BudgetExceeded, UnsupportedError
 from dovetail.joins.online.bucket_rule import BucketRule, Cells, MultiBucketRule, choose_cells, hot_codes
 from dovetail.joins.online.events import Event, Piece, unpack_events

@@ -23,7 +23,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool
-from dovetail.engine.layout import Key
+from dovetail.engine.rows.layout import Key
 from dovetail.errors import PlanError
 from dovetail.joins.online.graph import Attribute, Band, JoinGraph, Predicate, pair_graph, whole_bounds
 from dovetail.joins.online.keys import JoinKeys

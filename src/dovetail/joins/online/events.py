@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 import pyarrow as pa
 
-from dovetail.engine.packing import pack, unpack, unpack_rows
+from dovetail.engine.rows.packing import pack, unpack, unpack_rows
 
 Kind = Literal["push", "idle", "settle", "end", "finish", "budget"]
 _PIECE = 32 << 20  # bytes of one stored value, apart from a single message that is larger

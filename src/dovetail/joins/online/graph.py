@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from dovetail.engine.layout import Key, check_columns, key_pairs
+from dovetail.engine.rows.layout import Key, check_columns, key_pairs
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.online.intervals import Intervals

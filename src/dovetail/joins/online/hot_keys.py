@@ -14,7 +14,7 @@ import pyarrow as pa
 from dovetail.engine.frequent import above_the_rest
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packing import unpack_rows
+from dovetail.engine.rows.packing import unpack_rows
 from dovetail.joins.online.bucket_rule import key_text
 
 KEYS = "keys"

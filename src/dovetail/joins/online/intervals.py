@@ -18,8 +18,8 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import Bool
-from dovetail.engine.keys import NARROW_DIGITS, bound_codes
-from dovetail.engine.layout import check_columns
+from dovetail.engine.rows.keys import NARROW_DIGITS, bound_codes
+from dovetail.engine.rows.layout import check_columns
 from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import USABLE, Relation, classify, sign
 from dovetail.joins.online.kernels.ranges import BACK, ENDLESS, FORTH, WHOLE

@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import VIEWS, valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.kernels.hashing import folded
-from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.rows.columns import VIEWS, valid_rows
+from dovetail.engine.rows.keys import KeyEncoder
 from dovetail.joins.online.graph import Attribute, Band, Edge, JoinGraph, Predicate, whole_bounds
 from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.kernels.ranges import BACK, FORTH, WHOLE, float_images, key_ranges

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dovetail.engine.layout import How
+from dovetail.engine.rows.layout import How
 from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import CLOSED, Closed, Relation, RelationName
 from dovetail.joins.interval.request import parse_interval

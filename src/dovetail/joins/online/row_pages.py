@@ -14,7 +14,10 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import (
+from dovetail.engine.kernels.arrays import I32, I64, int64s
+from dovetail.engine.kernels.hashing import folded, text_hashes
+from dovetail.engine.memory import Reservation
+from dovetail.engine.rows.columns import (
     compact,
     compact_bytes,
     fixed_values,
@@ -28,9 +31,6 @@ from dovetail.engine.columns import (
     taken_bytes,
     valid_rows,
 )
-from dovetail.engine.kernels.arrays import I32, I64, int64s
-from dovetail.engine.kernels.hashing import folded, text_hashes
-from dovetail.engine.memory import Reservation
 
 SHIFT = 32
 PLACE = (1 << SHIFT) - 1

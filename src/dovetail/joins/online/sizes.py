@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dovetail.engine.columns import fixed_width
 from dovetail.engine.memory import format_bytes
+from dovetail.engine.rows.columns import fixed_width
 from dovetail.errors import PlanError
 
 _LEAST_ROWS = 8

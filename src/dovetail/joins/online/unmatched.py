@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, U8, Bool
-from dovetail.engine.layout import How
-from dovetail.engine.packing import as_schema
-from dovetail.engine.spill import spill_directory
+from dovetail.engine.rows.layout import How
+from dovetail.engine.rows.packing import as_schema
+from dovetail.engine.storage.spill import spill_directory
 from dovetail.joins.online.graph import SIDES, pair_graph
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.row_pages import picked

@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool
+from dovetail.engine.rows.columns import valid_rows
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.kernels.cells import cut_cells, first_overlap
 from dovetail.joins.semistream.keys import KeyForm, Normal, is_number, is_text, key_form, last_not_above, normal_of

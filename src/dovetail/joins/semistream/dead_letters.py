@@ -27,8 +27,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from dovetail.engine.files import system_at
-from dovetail.engine.remote import S3Access
+from dovetail.engine.storage.files import system_at
+from dovetail.engine.storage.remote import S3Access
 from dovetail.errors import ConfigError
 
 _RUNS = 64  # runs for which a worker has cleaned up

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import VIEWS, fixed_values, fixed_width, memory_of, offsets_of, valid_rows
 from dovetail.engine.kernels.arrays import I32, I64, U8, AnyArray, Bool, int64s
 from dovetail.engine.kernels.hashing import folded, text_hashes
-from dovetail.engine.keys import KeyEncoder
+from dovetail.engine.rows.columns import VIEWS, fixed_values, fixed_width, memory_of, offsets_of, valid_rows
+from dovetail.engine.rows.keys import KeyEncoder
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import byte_keys
 from dovetail.joins.semistream.kernels.byte_keys import count_below, escaped_lengths, put_numbers, put_text

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from dovetail.engine.files import located
 from dovetail.engine.memory import format_bytes
-from dovetail.engine.remote import S3Access
+from dovetail.engine.storage.files import located
+from dovetail.engine.storage.remote import S3Access
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as pool
 from dovetail.joins.semistream.master.store import MasterStore

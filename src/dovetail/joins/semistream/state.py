@@ -20,10 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine import files
-from dovetail.engine.files import Place
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.engine.packing import pack, unpack
+from dovetail.engine.rows.packing import pack, unpack
+from dovetail.engine.storage import files
+from dovetail.engine.storage.files import Place
 from dovetail.errors import ConfigError, DataError
 from dovetail.joins.semistream.decision import Decision
 from dovetail.joins.semistream.operators.operator import unanswered

@@ -22,9 +22,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
-from dovetail.engine import files
-from dovetail.engine.files import Place, located
-from dovetail.engine.remote import Remote, S3Access
+from dovetail.engine.storage import files
+from dovetail.engine.storage.files import Place, located
+from dovetail.engine.storage.remote import Remote, S3Access
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.master.page_file.generation import sync_directory
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource

@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool
+from dovetail.engine.rows.columns import valid_rows
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.keys import KeyCodes, is_number, is_text, numbers_of
 from dovetail.request import Key, one_of, parse_keys

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import nbytes
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool, int64s, readonly
 from dovetail.engine.kernels.sort import stable_order
-from dovetail.engine.keys import KeyEncoder, bound_numbers, flags_of
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.columns import nbytes
+from dovetail.engine.rows.keys import KeyEncoder, bound_numbers, flags_of
 from dovetail.errors import DataError
 from dovetail.joins.interval.index.answers import COUNT, Cell, run_cell
 from dovetail.joins.interval.index.sorted import Segments

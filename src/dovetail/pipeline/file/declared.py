@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dovetail.engine.secrets import HIDDEN, censored, hidden, is_secret
+from dovetail.engine.storage.secrets import HIDDEN, censored, hidden, is_secret
 from dovetail.pipeline.file.keys import shape_of
 from dovetail.pipeline.file.problems import KeyPath
 from dovetail.pipeline.record.watch import Kind, Node

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-from dovetail.engine import files
-from dovetail.engine.files import Place, located
+from dovetail.engine.storage import files
+from dovetail.engine.storage.files import Place, located
 from dovetail.errors import DataError, PlanError
 
 Kind = Literal["source", "master", "join", "sql", "sink"]

@@ -21,7 +21,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.secrets import censored, shown
+from dovetail.engine.storage.secrets import censored, shown
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.master.postgres.connection import check_url
 from dovetail.pipeline.file.declared import Step

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from dovetail.engine.files import system_at
+from dovetail.engine.storage.files import system_at
 from dovetail.errors import ConfigError, PlanError
 from dovetail.pipeline.file.declared import Step
 from dovetail.pipeline.file.wiring import streams

@@ -18,10 +18,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.bundles import ROWS, Bundling, Copied, bundle_rows
-from dovetail.engine.exchanged import CELL, LEFT, RIGHT, SIDE, SIDES, Places
+from dovetail.engine.exchange.bundles import ROWS, Bundling, Copied, bundle_rows
+from dovetail.engine.exchange.delivery import CELL, LEFT, RIGHT, SIDE, SIDES, Places
+from dovetail.engine.exchange.packets import FIRST, Packing, pack_rows
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packets import FIRST, Packing, pack_rows
 from dovetail.spark.frames import RESERVED, Batches, arrow_type, map_in_arrow, quoted
 from dovetail.spark.hosts.exchange import ORDER, PACKED, BucketedInputs, Packet, pack
 from dovetail.spark.task import MetricsSink

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import numpy as np
 from pyspark.sql import DataFrame
 
-from dovetail.engine.exchanged import CELL
+from dovetail.engine.exchange.delivery import CELL
 from dovetail.engine.point_join import LEFT_SHARE, RIGHT_SHARE, ROW_BYTES
 from dovetail.spark.frames import RESERVED, parallelism, quoted
 from dovetail.spark.hosts.sample import SMALL_BYTES, Sample, Source, double_literal, draw, long_literal, reached

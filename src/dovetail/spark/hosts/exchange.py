@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.packing import CHUNK_ROWS, in_chunks
+from dovetail.engine.rows.packing import CHUNK_ROWS, in_chunks
 from dovetail.spark.frames import Batches
 from dovetail.spark.task import TaskAttempt
 

@@ -35,7 +35,7 @@ import psutil  # type: ignore[import-untyped]  # it ships no types
 import pyarrow as pa
 
 from dovetail import errors
-from dovetail.engine.spool import HeldBytes
+from dovetail.engine.storage.spool import HeldBytes
 from dovetail.errors import DovetailError
 
 ADDRESS = "DOVETAIL_RESIDENT"

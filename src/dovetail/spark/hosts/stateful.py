@@ -26,7 +26,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from dovetail.engine.packing import in_chunks, unpack_rows
+from dovetail.engine.rows.packing import in_chunks, unpack_rows
 from dovetail.errors import ConfigError
 from dovetail.spark.frames import Batches, arrow_type, map_in_arrow
 from dovetail.spark.hosts.exchange import PACKED, BucketedInputs, Packet, pack
@@ -260,7 +260,7 @@ class Arrivals:
     """
 
     def __init__(self, limit: int | None = None, directory: Path | None = None) -> None:
-        from dovetail.engine.spool import HeldBytes  # loads kernels: see above
+        from dovetail.engine.storage.spool import HeldBytes  # loads kernels: see above
 
         self._packets: list[Packet] = []
         self._held = HeldBytes(limit, directory, "arrivals")

@@ -17,9 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from dovetail.engine.columns import nbytes
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.columns import nbytes
 from dovetail.errors import BudgetExceeded, DataError, XQueryError
 from dovetail.xml.algebra.expressions import Variable
 from dovetail.xml.algebra.matching import needs_context, reads_data

@@ -18,8 +18,8 @@ from types import MappingProxyType
 from typing import IO, Any, TypeAlias
 from urllib.parse import unquote, urlparse
 
-from dovetail.engine.files import system_at
-from dovetail.engine.remote import S3Access
+from dovetail.engine.storage.files import system_at
+from dovetail.engine.storage.remote import S3Access
 from dovetail.errors import ConfigError, DataError, PlanError
 
 CHUNK = 1 << 19

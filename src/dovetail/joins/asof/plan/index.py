@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from dovetail.engine.exchanged import CELL
+from dovetail.engine.exchange.delivery import CELL
 from dovetail.engine.point_join import PointTask, join_task
 from dovetail.joins.asof.carried import Carried
 from dovetail.joins.asof.operator import AsofJoin

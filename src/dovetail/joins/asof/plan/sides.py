@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.keys import NARROW_DIGITS
+from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.asof.request import Request
 from dovetail.request import wanted_columns

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.engine.columns import nbytes, take_columns
-from dovetail.engine.exchanged import RowDelivery
+from dovetail.engine.exchange.delivery import RowDelivery
 from dovetail.engine.kernels.arrays import AnyArray
-from dovetail.engine.keys import KeyEncoder
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.spool import Spool
+from dovetail.engine.rows.columns import nbytes, take_columns
+from dovetail.engine.rows.keys import KeyEncoder
+from dovetail.engine.storage.spool import Spool
 from dovetail.joins.interval.index.overlap_index import OverlapIndex
 from dovetail.joins.interval.relation import Relation, SideColumns, classify, encode_stream
 

@@ -11,9 +11,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, empty_batch, take_columns
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.rows.columns import compact, empty_batch, take_columns
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.partitions import LIMIT, NEXT, OPEN, assign_disjoint, merge_disjoint
 from dovetail.joins.interval.operators.driver import Pull

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, compact_bytes, take_columns
 from dovetail.engine.kernels.arrays import I64, U8
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorBase
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.rows.columns import compact, compact_bytes, take_columns
+from dovetail.engine.storage.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.operators.spec import (

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, compact_bytes, empty_batch, held_bytes, nbytes, take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.rows.columns import compact, compact_bytes, empty_batch, held_bytes, nbytes, take_columns
+from dovetail.engine.storage.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels.sweep import Rows
 from dovetail.joins.interval.operators.driver import Need, Pull

@@ -13,10 +13,10 @@ from typing import ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, compact_bytes, empty_batch, held_bytes, nbytes
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.rows.columns import compact, compact_bytes, empty_batch, held_bytes, nbytes
+from dovetail.engine.storage.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels import sweep as sw
 from dovetail.joins.interval.kernels.sweep import Rows

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.engine.columns import empty_batch, take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.engine.runs import FAN_IN, merged_blocks
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.rows.columns import empty_batch, take_columns
+from dovetail.engine.storage.runs import FAN_IN, merged_blocks
+from dovetail.engine.storage.spill import SpillFile
 from dovetail.errors import PlanError
 from dovetail.joins.interval.operators.partitioned import Loaded, RowStore, Storage, pieces_of
 from dovetail.joins.interval.operators.spec import END, KEY, START

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import nbytes
 from dovetail.engine.kernels.arrays import I64, Bool, int64s, readonly
 from dovetail.engine.memory import MemoryBudget, format_bytes
+from dovetail.engine.rows.columns import nbytes
 from dovetail.errors import PlanError
 from dovetail.joins.interval.kernels.sweep import (
     ALWAYS,

@@ -18,8 +18,8 @@ from pyspark.sql import (
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.keys import NARROW_DIGITS
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.interval.api import IntervalPlan, make_plan
 from dovetail.joins.interval.plan.bins import CANDIDATE_COST, OrderCells, key_pairs

@@ -22,11 +22,11 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.columns import take_columns
-from dovetail.engine.exchanged import SIDE
-from dovetail.engine.keys import KeyEncoder, bound_numbers
+from dovetail.engine.exchange.delivery import SIDE
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.columns import take_columns
+from dovetail.engine.rows.keys import KeyEncoder, bound_numbers
 from dovetail.errors import BudgetExceeded
 from dovetail.joins.interval.index.answers import COUNT, Kind, Question, RightIndex, answer, answer_cell
 from dovetail.joins.interval.index.count import Side as Coded

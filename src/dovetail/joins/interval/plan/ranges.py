@@ -22,7 +22,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.exchanged import Columns, Places
+from dovetail.engine.exchange.delivery import Columns, Places
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.cells import CELL_COLUMNS, MISS_CELLS, CellsJoin

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.keys import NARROW_DIGITS
+from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request

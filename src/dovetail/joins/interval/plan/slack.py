@@ -11,7 +11,7 @@ from dataclasses import replace
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.keys import NARROW_DIGITS
+from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.sides import Side, as_column, asked_type
 from dovetail.joins.interval.relation import Relation

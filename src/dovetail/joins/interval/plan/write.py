@@ -20,9 +20,9 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.files import system_at
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.remote import S3Access
+from dovetail.engine.storage.files import system_at
+from dovetail.engine.storage.remote import S3Access
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
 from dovetail.spark.frames import map_in_arrow

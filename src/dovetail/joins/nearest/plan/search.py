@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.exchanged import CELL
+from dovetail.engine.exchange.delivery import CELL
 from dovetail.engine.point_join import PointTask, join_task
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.relation import Closed

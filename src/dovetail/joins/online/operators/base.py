@@ -12,11 +12,11 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.clock import RealClock
-from dovetail.engine.columns import row_bytes
 from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Drains, Ends, OperatorBase, OperatorError, Resizes, Restores, Retires, Until
+from dovetail.engine.rows.columns import row_bytes
 from dovetail.errors import BudgetExceeded
 from dovetail.joins.online.answers import ARRIVING, CLEANUP, REACTIVE, Answers, Asked, Progress
 from dovetail.joins.online.blocks import Blocks, Leaving

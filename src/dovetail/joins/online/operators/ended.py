@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import nbytes
 from dovetail.engine.kernels.arrays import I64, Bool
+from dovetail.engine.rows.columns import nbytes
 from dovetail.joins.online.answers import ARRIVING
 from dovetail.joins.online.blocks import Leaving, Part
 from dovetail.joins.online.kernels.match import NEVER

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from dovetail.engine.layout import Key, Layout, join_layout
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.rows.layout import Key, Layout, join_layout
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.online.answers import AnswerColumns, multi_schema, with_phase
 from dovetail.joins.online.graph import SIDES, Band, JoinGraph, Predicate, Term, join_graph, pair_graph

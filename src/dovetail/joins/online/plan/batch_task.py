@@ -7,8 +7,8 @@ from contextlib import closing
 
 import pyarrow as pa
 
-from dovetail.engine.packing import as_schema, unpack_rows
-from dovetail.engine.spool import HeldBytes
+from dovetail.engine.rows.packing import as_schema, unpack_rows
+from dovetail.engine.storage.spool import HeldBytes
 from dovetail.joins.online.bucket_join import Running
 from dovetail.joins.online.events import Event
 from dovetail.joins.online.plan.task import OnlineTask, counts_by_side

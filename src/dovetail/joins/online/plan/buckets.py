@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packing import CHUNK_BYTES, CHUNK_ROWS, as_schema, unpack_rows
+from dovetail.engine.rows.packing import CHUNK_BYTES, CHUNK_ROWS, as_schema, unpack_rows
 from dovetail.errors import BudgetExceeded, DataError, PlanError
 from dovetail.joins.online.bucket_join import BucketJoin, Running, Work
 from dovetail.joins.online.bucket_state import EPOCH, FORMAT, NEVER_MATCHES, Bounds, Header, How

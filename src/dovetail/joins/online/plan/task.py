@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packing import CHUNK_BYTES, as_schema
+from dovetail.engine.rows.packing import CHUNK_BYTES, as_schema
 from dovetail.errors import DataError
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.bucket_rule import BucketRule, MultiBucketRule

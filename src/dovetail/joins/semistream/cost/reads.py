@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.clock import queued_ns
-from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.gather import expand_runs
+from dovetail.engine.storage.device import Device
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.setting import Points, ReadCosts
 from dovetail.joins.semistream.master.pages import KeyedPages, Pages

@@ -11,8 +11,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from dovetail.engine.device import DeviceModel
 from dovetail.engine.profile import PageCost, Profile
+from dovetail.engine.storage.device import DeviceModel
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cost.distribution import Demand, Distribution, cached_share
 from dovetail.joins.semistream.master.pages import Order

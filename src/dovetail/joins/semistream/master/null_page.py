@@ -8,9 +8,9 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import valid_rows
-from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
+from dovetail.engine.rows.columns import valid_rows
+from dovetail.engine.storage.device import Device
 from dovetail.errors import UnsupportedError
 from dovetail.joins.semistream.master.pages import Counted, KeyedPages, Order, Pages, Resting
 

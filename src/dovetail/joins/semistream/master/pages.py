@@ -8,8 +8,8 @@ from typing import Literal, Protocol, get_args, runtime_checkable
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
+from dovetail.engine.storage.device import Device
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.semistream.cells import CellIndex
 from dovetail.joins.semistream.keys import key_columns

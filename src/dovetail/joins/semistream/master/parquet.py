@@ -13,10 +13,10 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from dovetail.engine.device import Device
-from dovetail.engine.files import system_at
-from dovetail.engine.remote import S3Access
-from dovetail.engine.secrets import hidden
+from dovetail.engine.storage.device import Device
+from dovetail.engine.storage.files import system_at
+from dovetail.engine.storage.remote import S3Access
+from dovetail.engine.storage.secrets import hidden
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, key_form
 from dovetail.joins.semistream.master.page_file.writer import plain_schema

@@ -10,9 +10,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes
+from dovetail.engine.storage.device import Device
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, Normal, key_form, last_not_above
 from dovetail.joins.semistream.master.pages import Counted, Order, read_each

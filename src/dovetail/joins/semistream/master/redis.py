@@ -16,10 +16,10 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import format_bytes, parse_bytes
-from dovetail.engine.secrets import censored, check_escaped, shown
+from dovetail.engine.storage.device import Device
+from dovetail.engine.storage.secrets import censored, check_escaped, shown
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import Fences, KeyForm, key_form
 from dovetail.joins.semistream.master.pages import Counted, NoHistory, Order, read_each

@@ -13,9 +13,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import format_bytes
+from dovetail.engine.storage.device import Device
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.joins.semistream.keys import Fences, KeyForm, Normal, above, key_form, last_not_above
 from dovetail.joins.semistream.master.pages import Counted, Order, read_each, stored_each

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, TypeVar
 
 import pyarrow as pa
 
-from dovetail.engine.device import Device
-from dovetail.engine.secrets import shown
+from dovetail.engine.storage.device import Device
+from dovetail.engine.storage.secrets import shown
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.pages import NoHistory
 from dovetail.joins.semistream.master.ranges import RangePages, Ranges, Table, extended, quoted

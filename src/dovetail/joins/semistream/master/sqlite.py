@@ -17,8 +17,8 @@ from urllib.parse import quote
 
 import pyarrow as pa
 
-from dovetail.engine.device import Device
 from dovetail.engine.memory import parse_bytes
+from dovetail.engine.storage.device import Device
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.pages import NoHistory

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from dovetail.engine.device import Device
-from dovetail.engine.files import access_of
 from dovetail.engine.kernels.arrays import I64
-from dovetail.engine.remote import S3_SCHEMES, S3Access
+from dovetail.engine.storage.device import Device
+from dovetail.engine.storage.files import access_of
+from dovetail.engine.storage.remote import S3_SCHEMES, S3Access
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.master.lake.delta import delta_source

@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import held_bytes, nbytes, take_columns, taken_bytes
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import MemoryBudget, Reservation
+from dovetail.engine.rows.columns import held_bytes, nbytes, take_columns, taken_bytes
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, INNER, LEFT, SEMI, keep_checked

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import held_bytes, nbytes, take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.gather import expand_runs
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.operator import OperatorError
+from dovetail.engine.rows.columns import held_bytes, nbytes, take_columns
 from dovetail.joins.semistream.kernels import key_cache as kernels
 from dovetail.joins.semistream.kernels.segment_match import Met, Scratch, empty_scratch, match_rows, scratch_bytes
 from dovetail.joins.semistream.keys import KeyCodes

@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import compact_bytes
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.rows.columns import compact_bytes
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.waiting_pool import BY_SEGMENT, OLDEST, admit_until, choose, fullest
 from dovetail.joins.semistream.operators.answers import Shape

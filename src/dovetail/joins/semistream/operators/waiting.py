@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.clock import Clock
-from dovetail.engine.columns import held_bytes
 from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.columns import held_bytes
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
 from dovetail.joins.semistream.kernels.segment_match import Round, empty_met, meet, resolve_round
 from dovetail.joins.semistream.kernels.waiting_pool import chain_rows

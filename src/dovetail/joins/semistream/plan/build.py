@@ -17,8 +17,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine import files
-from dovetail.engine.files import Place
+from dovetail.engine.storage import files
+from dovetail.engine.storage.files import Place
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, hashes_of, key_form, normal_of
 from dovetail.joins.semistream.master.page_file.generation import (

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packing import unpack_rows
+from dovetail.engine.rows.packing import unpack_rows
 from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.query import StreamingQuery
 
-from dovetail.engine.remote import Remote
+from dovetail.engine.storage.remote import Remote
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.page_file.change_writer import ChangePlan, commit_changes, write_changes
 from dovetail.joins.semistream.master.page_file.changes import OPERATION, PAGE, ChangeForm

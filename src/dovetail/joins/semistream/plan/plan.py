@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.files import access_of
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.profile import load_profile
+from dovetail.engine.storage.files import access_of
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.semistream.cost.choose import Choice, choose
 from dovetail.joins.semistream.decision import (

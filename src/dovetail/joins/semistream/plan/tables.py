@@ -9,7 +9,7 @@ from urllib.parse import unquote, urlparse
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from dovetail.engine import files
+from dovetail.engine.storage import files
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.store import MasterStore

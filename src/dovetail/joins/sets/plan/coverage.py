@@ -21,7 +21,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.exchanged import SIDE
+from dovetail.engine.exchange.delivery import SIDE
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.joins.interval.index.answers import COUNT

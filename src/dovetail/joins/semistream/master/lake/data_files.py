@@ -16,10 +16,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dovetail.engine.device import Device
 from dovetail.engine.kernels.arrays import I64, Bool
-from dovetail.engine.remote import overlapped
-from dovetail.engine.secrets import hidden
+from dovetail.engine.storage.device import Device
+from dovetail.engine.storage.remote import overlapped
+from dovetail.engine.storage.secrets import hidden
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.row_groups import (

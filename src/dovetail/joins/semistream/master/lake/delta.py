@@ -12,10 +12,10 @@ from urllib.parse import unquote, urlsplit
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.files import system_at
 from dovetail.engine.kernels.arrays import Bool
-from dovetail.engine.remote import S3_SCHEMES, S3Access
-from dovetail.engine.secrets import hidden
+from dovetail.engine.storage.files import system_at
+from dovetail.engine.storage.remote import S3_SCHEMES, S3Access
+from dovetail.engine.storage.secrets import hidden
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.lake.data_files import (

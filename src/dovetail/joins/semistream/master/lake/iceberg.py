@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dovetail.engine.kernels.arrays import I64
-from dovetail.engine.remote import S3Access
-from dovetail.engine.secrets import censored, hidden, is_secret
+from dovetail.engine.storage.remote import S3Access
+from dovetail.engine.storage.secrets import censored, hidden, is_secret
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
 from dovetail.joins.semistream.master.lake.data_files import (

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from dovetail.engine.secrets import censored, check_escaped, shown
+from dovetail.engine.storage.secrets import censored, check_escaped, shown
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.snapshots import Connections
 

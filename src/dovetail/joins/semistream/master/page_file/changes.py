@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import valid_rows
 from dovetail.engine.kernels.arrays import I64, Bool
+from dovetail.engine.rows.columns import valid_rows
 from dovetail.errors import DataError
 from dovetail.joins.semistream.keys import KeyForm, Normal, key_form
 

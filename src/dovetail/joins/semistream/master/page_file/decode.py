@@ -7,8 +7,8 @@ from functools import lru_cache
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, fixed_width, take_columns
 from dovetail.engine.kernels.arrays import I64, U8, AnyArray
+from dovetail.engine.rows.columns import NARROW_TEXT, WIDE_TEXT, fixed_width, take_columns
 from dovetail.joins.semistream.kernels import message_parts as kernels
 from dovetail.joins.semistream.kernels.byte_keys import rows_among
 from dovetail.joins.semistream.keys import KeyForm

@@ -35,9 +35,9 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import pyarrow as pa
 
-from dovetail.engine import files
-from dovetail.engine.files import Place
-from dovetail.engine.remote import Remote, overlapped
+from dovetail.engine.storage import files
+from dovetail.engine.storage.files import Place
+from dovetail.engine.storage.remote import Remote, overlapped
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import Ranged
 from dovetail.joins.semistream.master.pages import PageOrder

@@ -7,9 +7,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dovetail.engine import files
-from dovetail.engine.files import Place
-from dovetail.engine.remote import Remote
+from dovetail.engine.storage import files
+from dovetail.engine.storage.files import Place
+from dovetail.engine.storage.remote import Remote
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.page_file.generation import (
     DESCRIPTION,

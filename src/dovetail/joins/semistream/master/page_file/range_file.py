@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine import files
-from dovetail.engine.files import Place, located
 from dovetail.engine.memory import format_bytes
+from dovetail.engine.storage import files
+from dovetail.engine.storage.files import Place, located
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cells import (
     CELL,

@@ -19,13 +19,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import nbytes
-from dovetail.engine.device import Device
-from dovetail.engine.files import Place, located
 from dovetail.engine.kernels.arrays import I64, U8, int64s, raw_bytes
 from dovetail.engine.kernels.gather import expand_runs
 from dovetail.engine.memory import format_bytes
-from dovetail.engine.remote import AT_ONCE, Remote, RemoteFile, S3Access, fill_ranges, overlapped
+from dovetail.engine.rows.columns import nbytes
+from dovetail.engine.storage.device import Device
+from dovetail.engine.storage.files import Place, located
+from dovetail.engine.storage.remote import AT_ONCE, Remote, RemoteFile, S3Access, fill_ranges, overlapped
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.keys import Fences, key_form, last_not_above
 from dovetail.joins.semistream.master.page_file.decode import joined_pages, keyed_rows

@@ -11,10 +11,10 @@ from typing import TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine import files
-from dovetail.engine.files import Place
 from dovetail.engine.kernels.arrays import AnyArray
-from dovetail.engine.remote import Remote, overlapped
+from dovetail.engine.storage import files
+from dovetail.engine.storage.files import Place
+from dovetail.engine.storage.remote import Remote, overlapped
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.keys import Buckets, Dense, Fences, Index, normal_of
 from dovetail.joins.semistream.master.page_file.generation import Generation, IndexFile, directory

@@ -13,11 +13,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine import files
-from dovetail.engine.columns import fixed_width, offsets_of
-from dovetail.engine.files import Place, located
 from dovetail.engine.kernels.arrays import F64, I32, I64
 from dovetail.engine.memory import parse_bytes
+from dovetail.engine.rows.columns import fixed_width, offsets_of
+from dovetail.engine.storage import files
+from dovetail.engine.storage.files import Place, located
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, Normal, dense_index, hashes_of, key_form
 from dovetail.joins.semistream.master.page_file.generation import (

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 import pyarrow as pa
 
-from dovetail.engine.secrets import censored, check_escaped, shown
+from dovetail.engine.storage.secrets import censored, check_escaped, shown
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.snapshots import Connections
 

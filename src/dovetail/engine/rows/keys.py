@@ -9,7 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.engine.columns import (
+from dovetail.engine.kernels.arrays import I64, U8, AnyArray, Bool, int64s
+from dovetail.engine.kernels.interning import ByteInterner, PairInterner
+from dovetail.engine.memory import MemoryBudget, Reservation
+from dovetail.engine.rows.columns import (
     NARROW_TEXT,
     VIEWS,
     WIDE_TEXT,
@@ -19,9 +22,6 @@ from dovetail.engine.columns import (
     offsets_of,
     valid_rows,
 )
-from dovetail.engine.kernels.arrays import I64, U8, AnyArray, Bool, int64s
-from dovetail.engine.kernels.interning import ByteInterner, PairInterner
-from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.errors import BudgetExceeded, PlanError, UnsupportedError
 
 Bounds: TypeAlias = pa.Array | pa.ChunkedArray

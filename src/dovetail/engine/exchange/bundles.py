@@ -14,12 +14,12 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import nbytes, take_columns
-from dovetail.engine.exchanged import CELL, SIDE, SIDES, Delivery
+from dovetail.engine.exchange.delivery import CELL, SIDE, SIDES, Delivery
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.packing import as_schema, in_chunks, unpack_rows
+from dovetail.engine.rows.columns import nbytes, take_columns
+from dovetail.engine.rows.packing import as_schema, in_chunks, unpack_rows
 
 ROWS = "__dt_rows"
 _CHUNK_SHARE, _CHUNK_LIMIT = 8, 32 << 20  # of the budget: a chunk is held, ordered and serialised at one time

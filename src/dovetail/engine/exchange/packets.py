@@ -17,17 +17,17 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.bundles import ROWS, opened, serialized
-from dovetail.engine.columns import empty_batch, nbytes, take_columns
-from dovetail.engine.exchanged import CELL, SIDE, Delivery
+from dovetail.engine.exchange.bundles import ROWS, opened, serialized
+from dovetail.engine.exchange.delivery import CELL, SIDE, Delivery
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
-from dovetail.engine.keys import bound_codes
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.packing import as_schema, in_chunks
-from dovetail.engine.runs import merged_blocks, merged_files
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.rows.columns import empty_batch, nbytes, take_columns
+from dovetail.engine.rows.keys import bound_codes
+from dovetail.engine.rows.packing import as_schema, in_chunks
+from dovetail.engine.storage.runs import merged_blocks, merged_files
+from dovetail.engine.storage.spill import SpillFile
 
 FIRST = "__dt_first"
 _CHUNK_SHARE, _CHUNK_LIMIT = 8, 32 << 20  # of the budget: a chunk is held, combined and sorted at one time

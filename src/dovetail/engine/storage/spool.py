@@ -9,9 +9,9 @@ from typing import Self
 
 import pyarrow as pa
 
-from dovetail.engine.columns import compact, compact_bytes, held_bytes, nbytes
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.rows.columns import compact, compact_bytes, held_bytes, nbytes
+from dovetail.engine.storage.spill import SpillFile
 
 _ROWS_AT_ONCE = 65_536
 _BYTES = pa.schema([("bytes", pa.large_binary())])

@@ -23,8 +23,17 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
-from dovetail.engine.remote import S3_SCHEMES, Remote, RemoteFile, S3Access, get_whole, has_client, put_new, reaching
-from dovetail.engine.secrets import has_password
+from dovetail.engine.storage.remote import (
+    S3_SCHEMES,
+    Remote,
+    RemoteFile,
+    S3Access,
+    get_whole,
+    has_client,
+    put_new,
+    reaching,
+)
+from dovetail.engine.storage.secrets import has_password
 from dovetail.errors import ConfigError, PlanError
 
 Place: TypeAlias = Path | Remote

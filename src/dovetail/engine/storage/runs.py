@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.columns import take_columns
 from dovetail.engine.kernels.arrays import I64, int64s
-from dovetail.engine.spill import SpillFile
+from dovetail.engine.rows.columns import take_columns
+from dovetail.engine.storage.spill import SpillFile
 
 FAN_IN = 8
 """How many runs are merged at once: each has a block in memory."""

@@ -14,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.engine.columns import nbytes
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.columns import nbytes
 
 SIDE, CELL = "__dt_side", "__dt_cell"
 LEFT, RIGHT = 0, 1

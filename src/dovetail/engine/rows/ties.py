@@ -9,9 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.columns import NARROW_TEXT, WIDE_TEXT, take_columns, valid_rows
 from dovetail.engine.kernels.arrays import I64, AnyArray
-from dovetail.engine.keys import bound_codes
+from dovetail.engine.rows.columns import NARROW_TEXT, WIDE_TEXT, take_columns, valid_rows
+from dovetail.engine.rows.keys import bound_codes
 
 
 def tie_order(groups: AnyArray, rows: pa.RecordBatch, at: I64, first: Sequence[str] = ()) -> npt.NDArray[np.intp]:

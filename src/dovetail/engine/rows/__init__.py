@@ -1,0 +1,1 @@
+"""Rows as Arrow columns: taking them by number, codes for keys and bounds, names of results, bytes."""

@@ -1,0 +1,1 @@
+"""Bytes outside memory: spilled rows, files that all hosts share, devices, and secrets that addresses hold."""
