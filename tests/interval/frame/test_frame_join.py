@@ -248,8 +248,8 @@ def test_rows_without_keys_are_exchanged_in_packets(spark: SparkSession) -> None
     rows = spark.range(2_000).selectExpr("id", "id * 7 % 1000 as start", "id * 7 % 1000 + 5 as end")
     plan = plan_interval_join(rows, rows, route="in_memory", partitions=2)
     placed, _ = plan.route.inner_tasks(*plan.inputs.checked())  # type: ignore[union-attr]  # a ranges route
-    sizes = [row[0] for row in placed.selectExpr(f"size({RESERVED}p0)").collect()]
-    assert sum(sizes) >= 4_000
+    sizes = [row[0] for row in placed.selectExpr(f"octet_length({RESERVED}rows)").collect()]
+    assert sum(sizes) >= 4_000 * 3 * 8
     assert len(sizes) < 4_000 / 8
     wanted = rows.alias("l").join(rows.alias("r"), F.expr("l.start < r.end and r.start < l.end"))
     assert plan.frame().count() == wanted.count()
