@@ -14,7 +14,8 @@ import re
 import shutil
 import tempfile
 import uuid
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -164,7 +165,8 @@ def write(place: Place, data: bytes, outlives_power: bool = True) -> None:
             stream.write(data)
         return
     temporary = _temporary(place, data, outlives_power)
-    temporary.replace(place)
+    with _removed_on_failure(temporary):
+        temporary.replace(place)
 
 
 def create(place: Place, data: bytes, outlives_power: bool = True) -> bool:
@@ -205,12 +207,23 @@ _CHECKED: set[tuple[int, Remote, S3Access | None]] = set()
 def _temporary(place: Path, data: bytes, outlives_power: bool) -> Path:
     place.parent.mkdir(parents=True, exist_ok=True)
     temporary = place.with_name(f".{uuid.uuid4().hex}")
-    with temporary.open("wb") as file:
+    with _removed_on_failure(temporary), temporary.open("wb") as file:
         file.write(data)
         file.flush()
         if outlives_power:
             os.fsync(file.fileno())
     return temporary
+
+
+@contextmanager
+def _removed_on_failure(temporary: Path) -> Iterator[None]:
+    """Remove a file if the block fails, as it does when the disk is full."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
 
 
 def _linked(temporary: Path, place: Path) -> bool:
