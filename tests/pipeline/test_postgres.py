@@ -347,7 +347,7 @@ def test_a_complete_answer_replaces_its_own_rows_only(shop: Shop, postgres: Serv
         shop.run(**whole, checkpoint=checkpoint)
         assert rows_of(postgres, "SELECT sum(n)::bigint FROM totals") == [(200,)]
     told = shop.refused(table="totals", name="other", checkpoint="other")
-    assert "is rewritten by the sink 'shop_out'" in told
+    assert "is rewritten by the sink 'shop.out'" in told
 
 
 def test_a_run_whose_table_another_one_took_writes_nothing(spark: SparkSession, postgres: Server) -> None:

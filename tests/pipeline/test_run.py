@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyarrow import dataset, parquet
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from rich.console import Console
 from typer.testing import CliRunner
 
@@ -219,6 +219,53 @@ def test_changes_that_a_checkpoint_cannot_bear(spark: SparkSession, tmp_path: Pa
         pytest.raises(ConfigError, match="not made by this pipeline"),
     ):
         checkpoint.admit(pipeline.of("sink"))
+
+
+TWO = """
+[pipeline]
+name = "two"
+checkpoint = "checkpoint"
+
+[source.a]
+type = "parquet"
+path = "${FIRST}/*"
+stream = true
+
+[source.b]
+type = "parquet"
+path = "b/*"
+stream = true
+
+[join.both]
+type = "sql"
+query = "select x from a union all select x from b"
+
+[sink.out]
+type = "parquet"
+from = "both"
+path = "out"
+"""
+
+
+def test_sources_in_another_order_or_elsewhere_are_refused(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark keeps offsets by the order of sources, and would read all files again."""
+    for place, x in (("first_files", 1), ("b", 100), ("other_files", 1)):
+        spark.createDataFrame([(x,)], "x int").coalesce(1).write.parquet(str(tmp_path / place))
+    monkeypatch.setenv("FIRST", "first_files")
+    run(spark, written(tmp_path, TWO), once=True)
+    swapped = TWO.replace("from a", "from c").replace("from b", "from a").replace("from c", "from b")
+    with pytest.raises(PipelineError, match="read a, b when the checkpoint began and reads b, a now"):
+        run(spark, written(tmp_path, swapped), once=True)
+    monkeypatch.setenv("FIRST", "other_files")
+    with pytest.raises(PipelineError, match=r"source.a.path was another value of the same \$\{NAME\}"):
+        run(spark, written(tmp_path, TWO), once=True)
+    assert "first_files" not in (tmp_path / "checkpoint" / "pipeline.json").read_text()
+    monkeypatch.setenv("FIRST", "first_files")
+    run(spark, written(tmp_path, TWO), once=True)
+    found = dataset.dataset(tmp_path / "out", format="parquet").to_table()
+    assert sorted(found["x"].to_pylist()) == [1, 100]
 
 
 BATCH = """
@@ -452,6 +499,35 @@ def test_two_runs_do_not_write_to_one_directory_at_a_time(spark: SparkSession, t
         run(spark, file, ["pipeline.checkpoint=other"], once=streams)
     run(spark, file, once=streams)
     assert dataset.dataset(tmp_path / "out").to_table()["n"].to_numpy().sum() == 200
+
+
+def test_a_run_whose_staged_files_another_removed_fails(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a directory cannot be locked: a micro-batch without its files must not count as written."""
+    file = written(
+        tmp_path, COMPLETE.replace("complete", "append").replace('path = "out"', f'path = "file:{tmp_path}/out"')
+    )
+    pipeline = read_pipeline(file)
+    (sink,) = pipeline.of("sink")
+    with (
+        held_place(sink, label_of(pipeline, sink)),
+        pytest.raises(ConfigError, match="another run writes to file:"),
+        held_place(sink, label_of(pipeline, sink)),
+    ):
+        pass
+    first, second = (FileSink.of(spark, sink, label_of(pipeline, sink), "a" * 32, True) for _ in range(2))
+    staged = FileSink._staged
+
+    def interrupted(self: FileSink, rows: DataFrame, prefix: str) -> str:
+        place = staged(self, rows, prefix)
+        second.claim()
+        return place
+
+    first.claim()
+    monkeypatch.setattr(FileSink, "_staged", interrupted)
+    with pytest.raises(ConfigError, match="another run of this sink began to write"):
+        first.write(spark.range(3), 0)
 
 
 def test_an_older_copy_of_the_checkpoint_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -160,10 +160,40 @@ def test_the_text_of_the_examples_is_right(file: Path) -> None:
 def test_tables_of_a_query() -> None:
     steps = frozenset({"orders", "items"})
     found = tables_of("with x as (select * from Orders) select * from x join items using (id)", steps)
-    assert sorted(found) == ["items", "orders"]
+    assert found == ["orders", "items"]
     assert tables_of("select from where orders ((", steps) == ["orders"]
-    assert query_keeps_state("select k, count(*) from orders group by k")
-    assert not query_keeps_state("select k from orders where v > 1")
+
+
+@pytest.mark.parametrize(
+    ("query", "order"),
+    [
+        ("select * from a union all select * from b union all select * from c", "abc"),
+        ("select * from c union all (select * from a union all select * from b)", "cab"),
+        ("with x as (select * from a) select * from b union all select * from x union all select * from c", "bac"),
+        ("with x as (select * from a), y as (select * from x) select * from c union all select * from y", "ca"),
+        ("select * from a where k in (select k from b)", "ab"),
+        ("with a as (select * from a) select * from b union all select * from a", "ba"),
+    ],
+)
+def test_tables_are_in_the_order_in_which_spark_reads_them(query: str, order: str) -> None:
+    assert tables_of(query, frozenset("abc")) == list(order)
+
+
+@pytest.mark.parametrize(
+    ("query", "keeps"),
+    [
+        ("select k, count(*) from a group by k", True),
+        ("select k from a where v > 1", False),
+        ("select k from a union all select k from b", False),
+        ("select k from a union select k from b", True),
+        ("select k from a where k in (1, 2)", False),
+        ("select k from a where k in (select k from b)", True),
+        ("select k from a where exists (select 1 from b where b.k = a.k)", True),
+        ("select k from a limit 5", True),
+    ],
+)
+def test_queries_that_keep_state(query: str, keeps: bool) -> None:
+    assert query_keeps_state(query) == keeps
 
 
 _LIVE = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
 import uuid
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 from pyspark.sql import SparkSession
 
+from dovetail.engine.storage.secrets import is_secret
 from dovetail.errors import ConfigError
 from dovetail.pipeline.file.declared import Pipeline, Step, query_keeps_state
 from dovetail.pipeline.file.problems import PipelineError, Problem, Problems
@@ -42,11 +44,19 @@ def locked(file: Path, taken: str) -> Iterator[None]:
         yield
 
 
+def local_place(place: str) -> Path | None:
+    """The local directory that a path stands for, with or without the scheme `file:`; None for a remote one."""
+    if place.startswith("file:"):
+        return Path("/" + place.removeprefix("file:").lstrip("/"))
+    return None if ":/" in place else Path(place)
+
+
 class Checkpoint:
     """The directory that keeps the progress of streams; locked by one run at a time.
 
     It has one directory for each sink, with Spark's own files, and `pipeline.json`: the steps of each sink's query when
-    it began, and an id that marks its output. Values are stored as the file has them, so secrets are not stored.
+    it began, and an id that marks its output. Values are stored as the file has them: of `${NAME}` a digest is stored,
+    where another value would be another source.
     """
 
     def __init__(self, spark: SparkSession, pipeline: Pipeline, place: str) -> None:
@@ -69,10 +79,10 @@ class Checkpoint:
 
     def _take(self) -> None:
         """Lock the directory while this process lives; a directory on a remote file system cannot be locked."""
-        if "://" in self.place:
-            return
-        taken = f"another run uses the checkpoint {self.place}; wait for it to end, or give another directory."
-        self._held.enter_context(locked(Path(self.place) / "lock", taken))
+        place = local_place(self.place)
+        if place is not None:
+            taken = f"another run uses the checkpoint {self.place}; wait for it to end, or give another directory."
+            self._held.enter_context(locked(place / "lock", taken))
 
     def of(self, sink: Step) -> str:
         """The checkpoint directory of a sink's query."""
@@ -124,7 +134,12 @@ class Checkpoint:
 
     def _steps(self, sink: Step) -> dict[str, Any]:
         steps = self._pipeline.ordered(sink.name)
-        return {step.name: {"kind": step.kind, **json.loads(json.dumps(step.written, default=str))} for step in steps}
+        kept = {step.name: {"kind": step.kind, **json.loads(json.dumps(step.written, default=str))} for step in steps}
+        for step in steps:
+            filled = _filled(step)
+            if filled:
+                kept[step.name][_FILLED] = filled
+        return kept
 
     def _has_begun(self, sink: Step) -> bool:
         """Whether the query of a sink has a checkpoint; if its files were removed, it starts again."""
@@ -149,6 +164,15 @@ class Checkpoint:
                     "its state fits the former only",
                     f"put it back, or give another checkpoint than {self.place}, which starts from the beginning",
                 )
+        sources = [[name for name, step in steps.items() if _is_stream(step)] for steps in (before, now)]
+        if sources[0] != sources[1] and set(sources[0]) == set(sources[1]):
+            problems.add(
+                ("sink", sink.name, ""),
+                f"sink {sink.name!r} read {', '.join(sources[0])} when the checkpoint began and reads "
+                f"{', '.join(sources[1])} now",
+                "Spark keeps how far it read by the order of sources, and would read them again",
+                f"put the order back, or give another checkpoint than {self.place}, which starts from the beginning",
+            )
         yield from problems.found
 
     def _renamed(self, sink: Step) -> Iterator[Problem]:
@@ -212,11 +236,50 @@ def _refused_changes(
         a, b = old.get(key), new.get(key)
         if key == "options":
             a, b = _kept_options(a or {}, b or {})
+        if key == _FILLED:
+            yield from _refilled(a or {}, b or {})
+            continue
         if a != b and not _is_allowed(old, new, key, is_sink):
             yield key, repr(a), repr(b)
 
 
+def _is_stream(step: Mapping[str, Any]) -> bool:
+    return step["kind"] == "source" and _keeps_state(step)
+
+
+_FILLED = "filled"
+
+
+def _filled(step: Step) -> dict[str, list[str]]:
+    """Digests of what `${NAME}` stands for where a source is named; of servers one for each."""
+    if step.kind != "source":
+        return {}
+    options, written = (one.get("options") or {} for one in (step.values, step.written))
+    given = {key: (step.values.get(key), step.written.get(key)) for key in ("path", "table")}
+    given |= {f"options.{name}": (value, written.get(name)) for name, value in options.items() if _names_rows(name)}
+    return {key: [_digest(part) for part in str(value).split(",")] for key, (value, as_is) in given.items()
+            if value != as_is and "${" in str(as_is)}  # fmt: skip
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.strip().encode()).hexdigest()[:16]
+
+
+def _refilled(old: Mapping[str, list[str]], new: Mapping[str, list[str]]) -> Iterator[tuple[str, str, str]]:
+    """Values of `${NAME}` that name other rows than before; servers of one cluster are the same."""
+    for key in sorted(old.keys() & new.keys()):
+        is_same = bool(set(old[key]) & set(new[key])) if key == f"options.{_SERVERS}" else old[key] == new[key]
+        if not is_same:
+            yield key, "another value of the same ${NAME}", "this one"
+
+
 _SERVERS = "kafka.bootstrap.servers"
+
+
+def _names_rows(option: str) -> bool:
+    """Whether an option of a source decides which rows it has."""
+    word = option.replace("_", "").lower()
+    return word not in _PACES and (not word.startswith("kafka.") or word == _SERVERS) and not is_secret(option)
 
 
 def _kept_options(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -228,8 +291,7 @@ def _kept_options(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[dict[s
     one_cluster = bool(servers[0] & servers[1])
 
     def is_kept(name: str) -> bool:
-        word = name.replace("_", "").lower()
-        return word not in _PACES and (not word.startswith("kafka.") or (word == _SERVERS and not one_cluster))
+        return _names_rows(name) and (name.lower() != _SERVERS or not one_cluster)
 
     return [{name: value for name, value in options.items() if is_kept(name)} for options in (old, new)]
 

@@ -46,11 +46,12 @@ class Secrets:
         return censored(text, (), self.values.values())
 
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def tables_of(query: str, steps: frozenset[str]) -> list[str]:
-    """Names of the tables that a query reads, in the order of the text, without those that WITH defines.
+    """Names of the tables that a query reads, in the order in which Spark reads them, without those that WITH defines.
 
     If the parser cannot read the query, which Spark may still accept, every step whose name occurs in it counts.
     """
@@ -64,15 +65,29 @@ def tables_of(query: str, steps: frozenset[str]) -> list[str]:
         tree = sqlglot.parse_one(query, read="spark")
     except sqlglot.errors.SqlglotError:
         return list(dict.fromkeys(word for word in _WORD.findall(query) if word in steps))
-    defined = {cte.alias_or_name.lower() for cte in tree.find_all(e.CTE)}
-    found = [table for table in tree.find_all(e.Table) if isinstance(table.this, e.Identifier) and not table.db]
-    names = [table.name for table in found if table.name.lower() not in defined]
+    defined = {cte.alias_or_name.lower(): cte.this for cte in tree.find_all(e.CTE)}
+    for clause in list(tree.find_all(e.With)):
+        clause.pop()
     by_fold = {step.lower(): step for step in steps}
-    return list(dict.fromkeys(by_fold.get(name.lower(), name) for name in names))
+    return list(dict.fromkeys(by_fold.get(name.lower(), name) for name in _reads(tree, defined)))
+
+
+def _reads(tree: Any, defined: Mapping[str, Any]) -> Iterator[str]:
+    """The tables that a query reads, from left to right; what WITH defines is read where its name stands."""
+    from sqlglot import expressions as e
+
+    for table in tree.find_all(e.Table, bfs=False):
+        if not isinstance(table.this, e.Identifier) or table.db:
+            continue
+        name = table.name.lower()
+        if name in defined:
+            yield from _reads(defined[name], {other: query for other, query in defined.items() if other != name})
+        else:
+            yield table.name
 
 
 def query_keeps_state(query: str) -> bool:
-    """Whether a query over a stream may keep state between micro-batches: it groups, joins or removes duplicates."""
+    """Whether a query over a stream may keep state between micro-batches: it groups, joins, counts or compares rows."""
     import sqlglot
     from sqlglot import expressions as e
 
@@ -80,8 +95,11 @@ def query_keeps_state(query: str) -> bool:
         tree = sqlglot.parse_one(query, read="spark")
     except sqlglot.errors.SqlglotError:
         return True
-    kinds = (e.Group, e.Distinct, e.Join, e.Window, e.Having, e.AggFunc, e.Intersect, e.Except)
-    return any(True for _ in tree.find_all(*kinds))
+    kinds = (e.Group, e.Distinct, e.Join, e.Window, e.Having, e.AggFunc, e.Intersect, e.Except, e.Exists, e.Limit)
+    if any(True for _ in tree.find_all(*kinds)):
+        return True
+    unions, lists = tree.find_all(e.Union), tree.find_all(e.In)
+    return any(one.args.get("distinct") for one in unions) or any(one.args.get("query") for one in lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +187,7 @@ class Pipeline:
 
 def located(file: Path, place: str) -> str:
     """A path that a file names, made absolute; relative paths start at the file, and URIs stay as they are."""
-    return place if "://" in place else str((file.parent / Path(place).expanduser()).absolute())
+    return place if _ADDRESS.match(place) else str((file.parent / Path(place).expanduser()).absolute())
 
 
 def is_schema_text(given: str) -> bool:

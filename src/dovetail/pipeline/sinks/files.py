@@ -16,13 +16,12 @@ import uuid
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import ConfigError, DataError
-from dovetail.pipeline.checkpoint import locked
+from dovetail.pipeline.checkpoint import local_place, locked
 from dovetail.pipeline.file.declared import Step
 from dovetail.pipeline.sinks.hadoop import Files
 
@@ -203,7 +202,8 @@ class FileSink:
         return staging
 
     def _moved(self, staging: str, prefix: str) -> set[str]:
-        """Move staged files into the directory; returns their names there."""
+        """Move staged files into the directory; returns their names there. ConfigError if another run removed some."""
+        self._check_is_there(staging)
         moved = set()
         for number, name in enumerate(sorted(self.files.files(staging))):
             directory, _, file = name.rpartition("/")
@@ -212,8 +212,17 @@ class FileSink:
             self.files.make(f"{self.place}/{directory}")
             self.files.rename(f"{staging}/{name}", f"{self.place}/{target}")
             moved.add(target)
+        self._check_is_there(staging)
         self.files.delete(staging)
         return moved
+
+    def _check_is_there(self, staging: str) -> None:
+        if not self.files.exists(staging):
+            raise ConfigError(
+                f"path: another run of this sink began to write to {self.place}, and removed what this run had staged; "
+                f"run one at a time. This micro-batch is repeated when the pipeline is started again.",
+                argument="path",
+            )
 
     def _clear(self, owners: list[str]) -> None:
         """Remove staging directories that killed runs of this sink left."""
@@ -235,7 +244,8 @@ def held_place(step: Step, label: str) -> AbstractContextManager[None]:
     """
     place = step.values["path"]
     taken = f"path: another run writes to {place} for this sink; wait for it to end, or give another path."
-    return nullcontext() if ":/" in place else locked(Path(place) / _OURS / f"{label}.lock", taken)
+    local = local_place(place)
+    return nullcontext() if local is None else locked(local / _OURS / f"{label}.lock", taken)
 
 
 def _file(name: str) -> str:

@@ -37,8 +37,9 @@ Writer = Callable[[DataFrame, int], object]
 
 
 def label_of(pipeline: Pipeline, sink: Step) -> str:
-    """The name of pipeline and sink together, as a file name."""
-    return "".join(sign if sign.isalnum() or sign in "-_" else "_" for sign in f"{pipeline.name}.{sink.name}")
+    """The name of pipeline and sink together, as a file name; a point is between the two."""
+    names = ("".join(sign if sign.isalnum() or sign in "-_" else "_" for sign in n) for n in (pipeline.name, sink.name))
+    return ".".join(names)
 
 
 def check_place(spark: SparkSession, pipeline: Pipeline, sink: Step, rows: DataFrame, owner: str) -> None:
