@@ -236,3 +236,12 @@ def test_a_page_of_a_shared_row_group_decodes_its_own_rows_only(tmp_path: Path) 
         assert set(found.column("k").to_pylist()) == {k for k in [*range(0, 200_000, 2), *updates] if low <= k < high}
         assert found.nbytes < 2_500_000
         assert POOL.max_memory() < 8_000_000  # 20 MB before
+
+
+@pytest.mark.parametrize(("log", "told"), [("_delta_log", "MasterStore.delta"), ("_spark_metadata", "with Spark")])
+def test_files_that_a_log_lists_are_not_read_without_it(tmp_path: Path, log: str, told: str) -> None:
+    """Among them are files that were removed from the table, or never committed."""
+    pq.write_table(pa.table({"k": [1]}), tmp_path / "part.parquet")
+    (tmp_path / log).mkdir()
+    with pytest.raises(ConfigError, match=told):
+        MasterStore.parquet(tmp_path, "k")

@@ -114,6 +114,22 @@ def test_types_come_back_as_declared(postgres: Server) -> None:
         read(store, 0, 2)
 
 
+@pytest.mark.parametrize("kind", ["date", "timestamp", "timestamptz"])
+@pytest.mark.parametrize("time", ["infinity", "-infinity"])
+def test_infinite_times_are_refused(postgres: Server, kind: str, time: str) -> None:
+    """They would arrive as times before all others: a validity that never ends would end before it began."""
+    table = f"forever_{kind}"
+    postgres.execute(
+        f"drop table if exists {table}",
+        f"create table {table} (k int primary key, t {kind})",
+        f"insert into {table} values (1, '4000-01-01 BC'), (2, null), (3, '9999-12-31')",
+    )
+    assert read(MasterStore.postgres(postgres.url, table, "k"), 0, 1).num_rows == 3
+    postgres.execute(f"insert into {table} values (4, '{time}')")
+    with pytest.raises(DataError, match=r"column 't' has the time 'infinity'.*nullif\(t"):
+        read(MasterStore.postgres(postgres.url, table, "k"), 0, 1)
+
+
 def test_keys_are_looked_up_by_an_index_and_never_fail_the_query(postgres: Server) -> None:
     postgres.execute(
         "DROP TABLE IF EXISTS t CASCADE",

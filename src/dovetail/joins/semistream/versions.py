@@ -25,6 +25,7 @@ from typing import Any, TypeAlias, TypeVar
 from dovetail.engine.storage import files
 from dovetail.engine.storage.files import Place, located
 from dovetail.engine.storage.remote import Remote, S3Access
+from dovetail.engine.storage.secrets import hidden
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.master.page_file.generation import sync_directory
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
@@ -307,7 +308,9 @@ def log_of(store: MasterStore, versions: str | None, access: S3Access | None = N
 
 
 def _identity(store: MasterStore) -> str:
-    return uuid.uuid5(uuid.NAMESPACE_URL, str(store.source)).hex
+    """A name for the log of a store; tables of one name in catalogs at different addresses have different ones."""
+    at = dict(getattr(store.source, "properties", ())).get("uri", "")
+    return uuid.uuid5(uuid.NAMESPACE_URL, f"{store.source}{hidden(at)}").hex
 
 
 def default_log(store: MasterStore) -> VersionLog:

@@ -115,6 +115,11 @@ def _keyed_rows(
 
 
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
+_LOGS = {
+    "_delta_log": "are a Delta table, whose log says which of them count; use MasterStore.delta.",
+    "_spark_metadata": "a stream of Spark wrote, whose log says which of them count; read them with Spark, and write them "
+    "to another directory, or to a page file by MasterStore.build.",
+}
 _KEPT = 4  # layouts of versions that this process caches, so that each footer is read once
 _layouts: dict[tuple[str, tuple[str, ...], str], Files] = {}
 
@@ -155,10 +160,17 @@ class ParquetSource(NoHistory):
         """The files there are now."""
         plain = "://" in self.path and not self.path.startswith(("s3a:", "s3n:"))
         system, path = fs.FileSystem.from_uri(self.path) if plain else system_at(self.path, self.access)
+        self._check_has_no_log(system, path)
         found = ds.dataset(path, filesystem=system, format="parquet", partitioning="hive")
         if not found.files:
             raise ConfigError(f"{self} has no files; correct the path, or write the files first.")
         return found
+
+    def _check_has_no_log(self, system: fs.FileSystem, path: str) -> None:
+        """ConfigError if a log says which of the files count: others were removed, or never committed."""
+        for info in system.get_file_info([f"{path.rstrip('/')}/{log}" for log in _LOGS]):
+            if info.type == fs.FileType.Directory:
+                raise ConfigError(f"{self} has files that {_LOGS[info.base_name]}")
 
     def layout(self, dataset: ds.Dataset, version: str, marks: Marks) -> Files:
         """The pages of a version, found once in this process."""

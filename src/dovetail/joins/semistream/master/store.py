@@ -449,8 +449,8 @@ def _address(path: str | Path) -> tuple[str, S3Access | None]:
     from dovetail.joins.semistream.plan.build import page_place
 
     text = str(path)
-    if "://" in text and not text.startswith(("s3a:", "s3n:", "file:", "hdfs:")):
-        return text, None  # as Arrow takes it
+    if "://" in text and ("?" in text or not text.startswith(("s3:", "s3a:", "s3n:", "file:", "hdfs:"))):
+        return text, None  # as Arrow takes it, which knows other schemes, and settings behind a question mark
     place = page_place(path)
     return str(place), access_of(place)
 

@@ -134,6 +134,13 @@ _ARROW = {
     "timestamptz": pa.timestamp("us", "UTC"),
 }
 
+_BEFORE_ALL = {
+    "date": -2_500_000,
+    "timestamp": -220_000_000_000_000_000,
+    "timestamptz": -220_000_000_000_000_000,
+}
+"""Days or microseconds from 1970 that are before 4713 BC, where the server's times begin."""
+
 # Whether a column is ordered by bytes: it has no collation, or one that does so, its own or the database's. An index is
 # used only for the very collation it has, so none is named where none is needed.
 _BY_BYTES = """CASE WHEN a.attcollation = 0 THEN true
@@ -178,10 +185,23 @@ class PgColumn:
         """The server's values in the column's type; a value that does not fit is a `DataError`."""
         array = column.combine_chunks()
         array = array if isinstance(array, pa.Array) else pa.concat_arrays(array.chunks)
+        self._check_is_finite(array)
         try:
             return array if array.type == self.arrow else array.cast(self.arrow)
         except pa.ArrowException as error:
             raise DataError(f"column {self.name!r} has a value that is not of type {self.arrow}: {error}") from error
+
+
+    def _check_is_finite(self, array: pa.Array) -> None:
+        """`DataError` for infinity, which arrives as a time before the first one that the server has."""
+        if self.pg_type not in _BEFORE_ALL:
+            return
+        least = pc.min(array.view(pa.int32() if self.pg_type == "date" else pa.int64())).as_py()
+        if least is not None and least < _BEFORE_ALL[self.pg_type]:
+            raise DataError(
+                f"column {self.name!r} has the time 'infinity' or '-infinity', which only PostgreSQL has; name a view "
+                f"that replaces it, as in nullif({self.name}, 'infinity') or least({self.name}, '9999-12-31')."
+            )
 
 
 def columns_of(connection: Connection, table: str) -> list[PgColumn]:
