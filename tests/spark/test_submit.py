@@ -7,11 +7,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from dovetail.errors import ConfigError
-from dovetail.spark import launch
+from dovetail.spark import launch, session
 from dovetail.spark.java import find_java
 
 PROGRAM = """
@@ -96,6 +98,37 @@ def test_a_session_on_a_cluster_says_what_it_took_from_where(
         "dovetail: from Dovetail: spark.z=3",
         "dovetail: Python of executors: ./environment/bin/python",
     ]
+
+
+def test_a_session_on_a_cluster_prints_no_secret(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(launch, "_elsewhere", dict)
+    monkeypatch.setenv("PYSPARK_PYTHON", "python")
+    options = "-Xmx1g -Djavax.net.ssl.keyStorePassword=S3CRET -Dx=1"
+    settings = {
+        "spark.hadoop.fs.azure.account.key.acc.blob.core.windows.net": "S3CRET",
+        "spark.hadoop.fs.s3a.encryption.key": "S3CRET",
+        "spark.jars.repositories": "https://user:S3CRET@repo/maven,https://S3CRET@repo/more",
+        "spark.executorEnv.DB": "postgresql://u:S3CR'ET@h/db?sslkey=/k",
+        "spark.executor.extraJavaOptions": options,
+    }
+    launch._report(settings, settings)
+    printed = capsys.readouterr().err
+    assert "S3CR" not in printed
+    for part in ("-Xmx1g", "-Dx=1", "user:***@repo/maven", "postgresql://u:***@h/db?sslkey=/k"):
+        assert part in printed
+
+
+def test_a_running_session_names_no_secret_that_it_cannot_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_set_runtime", lambda spark, given: None)
+    monkeypatch.setattr(session, "_current", lambda spark, key: "OLD")
+    running: Any = SimpleNamespace(conf=SimpleNamespace(isModifiable=lambda key: False))
+    given = {"spark.hadoop.fs.s3a.secret.key": "NEW", "spark.jars.repositories": "https://u:NEW@repo"}
+    with pytest.raises(
+        ConfigError, match=r"secret\.key=\*\*\* \(it is \*\*\*\), .*=https://u:\*\*\*@repo \(it is OLD\)"
+    ):
+        session._reuse(running, given)
 
 
 def test_executors_find_a_package_that_is_a_zip_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

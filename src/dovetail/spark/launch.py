@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from dovetail.engine.cache import archive, is_prepared
+from dovetail.engine.storage.secrets import hidden, shown_setting
 from dovetail.errors import ConfigError
 from dovetail.spark import class_archive
 from dovetail.spark.ahead import start_ahead
@@ -232,6 +233,7 @@ def _why_not(settings: Mapping[str, str], output: Output | None) -> str:
         )
     found = _EXCEPTION.search(told)
     reason = next((part for part in found.groups() if part), "") if found else "what it said is on the terminal"
+    reason = hidden(reason)
     cause = (
         f", whose {PACKAGES} {settings[PACKAGES]!r} it may not have been able to fetch" if PACKAGES in settings else ""
     )
@@ -287,18 +289,13 @@ def _of_archive(is_local: bool) -> dict[str, str]:
     return {} if packed is None else {"spark.executorEnv.PYTHONPATH": str(packed) if is_local else packed.name}
 
 
-_SECRET = re.compile("(?i)secret|password|token|access[.]?key|credential")
-
-
 def _report(settings: Mapping[str, str], given: Mapping[str, str]) -> None:
-    """Print which settings of a cluster's session came from where; values of secrets are left out."""
+    """Print which settings of a cluster's session came from where; values of secrets are hidden."""
     elsewhere = _elsewhere()
     places = "spark-submit" if _is_submitted() else "Spark's files and PYSPARK_SUBMIT_ARGS"
     origins = {key: "the program" if key in given else places if key in elsewhere else "Dovetail" for key in settings}
     for origin in ("the program", places, "Dovetail"):
-        found = [
-            f"{key}={'***' if _SECRET.search(key) else settings[key]}" for key, by in origins.items() if by == origin
-        ]
+        found = [f"{key}={shown_setting(key, settings[key])}" for key, by in origins.items() if by == origin]
         if found:
             print(f"dovetail: from {origin}: {', '.join(sorted(found))}", file=sys.stderr)
     print(f"dovetail: Python of executors: {os.environ['PYSPARK_PYTHON']}", file=sys.stderr)

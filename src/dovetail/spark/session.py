@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.engine.storage.secrets import shown_setting
 from dovetail.errors import ConfigError, PlanError
 from dovetail.spark.launch import Output, launch, launch_connect
 from dovetail.spark.settings import Setting, settings_beside
@@ -166,8 +167,8 @@ def _reuse(running: SparkSession, given: Mapping[str, str]) -> None:
     for key, value in given.items():
         if running.conf.isModifiable(key):
             running.conf.set(key, value)
-        elif _current(running, key) != value:
-            stuck.append(f"{key}={value} (it is {_current(running, key) or 'not set'})")
+        elif (now := _current(running, key)) != value:
+            stuck.append(f"{key}={shown_setting(key, value)} (it is {shown_setting(key, now) if now else 'not set'})")
     if stuck:
         raise ConfigError(
             f"a Spark session is running and cannot take {', '.join(stuck)}. "
