@@ -119,6 +119,21 @@ def test_text_of_another_collation_is_compared_by_its_bytes(mariadb: MariaDb, mo
         assert "is not stored in the order of bytes" in store.explain()
 
 
+@pytest.mark.parametrize(("characters", "key"), [("latin1", "日本"), ("ascii", "é"), ("utf8mb3", "😀")])
+def test_a_key_that_the_column_cannot_have_is_not_found(mariadb: MariaDb, characters: str, key: str) -> None:
+    """One row of a stream must not stop it."""
+    mariadb.execute(
+        "DROP TABLE IF EXISTS texts",
+        f"CREATE TABLE texts (k varchar(20) CHARACTER SET {characters} PRIMARY KEY, v int)",
+        "INSERT INTO texts VALUES ('abc', 1), ('x', 2)",
+    )
+    with closing(MasterStore.mysql(mariadb.url, "texts", "k").at()) as pages:
+        assert pages.read_keys([pa.array(["abc", "x"])], 1 << 20).num_rows == 2
+        found = pages.read_keys([pa.array(["abc", key])], 1 << 20)
+        assert found is None or found.to_pylist() == [{"k": "abc", "v": 1}]
+        assert [home in (0, -1) for home in pages.home([pa.array(["abc", key])]).tolist()] == [True, True]
+
+
 def test_names_are_only_names(mariadb: MariaDb) -> None:
     name, column = 'a"; DROP TABLE t; -- %s `', 'k", (SELECT 1), " %d'
     quoted = name.replace("`", "``")

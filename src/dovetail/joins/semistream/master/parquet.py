@@ -117,8 +117,8 @@ def _keyed_rows(
 _SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
 _LOGS = {
     "_delta_log": "are a Delta table, whose log says which of them count; use MasterStore.delta.",
-    "_spark_metadata": "a stream of Spark wrote, whose log says which of them count; read them with Spark, and write them "
-    "to another directory, or to a page file by MasterStore.build.",
+    "_spark_metadata": "a stream of Spark wrote, whose log says which of them count; read them with Spark, and write "
+    "them to another directory, or to a page file by MasterStore.build.",
 }
 _KEPT = 4  # layouts of versions that this process caches, so that each footer is read once
 _layouts: dict[tuple[str, tuple[str, ...], str], Files] = {}

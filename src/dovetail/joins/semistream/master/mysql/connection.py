@@ -74,6 +74,13 @@ def query(connection: Any, sql: str, values: Sequence[Any] = ()) -> list[tuple[A
         return list(cursor.fetchall())
 
 
+class MixedCharactersError(ConfigError):
+    """A text that was sent has characters that the column's character set does not have."""
+
+
+_MIXED = (1267, 1270, 1271)  # codes of the server
+
+
 @contextmanager
 def as_config_errors(url: str, doing: str) -> Iterator[None]:
     """Errors of server and driver become `ConfigError`, with what they say but no password."""
@@ -82,6 +89,10 @@ def as_config_errors(url: str, doing: str) -> Iterator[None]:
     try:
         yield
     except (pymysql.MySQLError, OSError) as error:
+        if error.args and error.args[0] in _MIXED:
+            raise MixedCharactersError(
+                f"{doing} {shown(url)}: a value does not fit the column's character set."
+            ) from None
         hint = "check that the server runs and that the user may read the table"
         reason = censored(" ".join(map(str, error.args)) or type(error).__name__, [url])
         # The driver's own error is not kept as the cause: its text may show what is hidden here.

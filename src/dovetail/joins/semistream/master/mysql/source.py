@@ -12,7 +12,14 @@ import pyarrow as pa
 
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import ConfigError, DataError, UnsupportedError
-from dovetail.joins.semistream.master.mysql.connection import CONNECTIONS, PLACE, as_config_errors, check_url, query
+from dovetail.joins.semistream.master.mysql.connection import (
+    CONNECTIONS,
+    PLACE,
+    MixedCharactersError,
+    as_config_errors,
+    check_url,
+    query,
+)
 from dovetail.joins.semistream.master.ranges import Bound, Ranges, Table, fence_table, lay_out, quoted
 from dovetail.joins.semistream.master.snapshots import ServerTable, SnapshotReader, key_columns, relation
 
@@ -106,7 +113,10 @@ class MySqlReader(SnapshotReader):
         for start in range(0, len(wanted), _SENT):
             some = wanted[start : start + _SENT]
             values = [value for one in some for value in one]
-            rows = self.rows(f"{self.table.select} WHERE {self.table.key_in(len(some))}", values)
+            try:
+                rows = self.rows(f"{self.table.select} WHERE {self.table.key_in(len(some))}", values)
+            except MixedCharactersError:  # the pages of such a key say that it is not there
+                return None
             found.append(rows if len(wanted) <= _SENT else _exactly(rows, some, self.table))
         return pa.concat_batches(found)
 

@@ -191,7 +191,6 @@ class PgColumn:
         except pa.ArrowException as error:
             raise DataError(f"column {self.name!r} has a value that is not of type {self.arrow}: {error}") from error
 
-
     def _check_is_finite(self, array: pa.Array) -> None:
         """`DataError` for infinity, which arrives as a time before the first one that the server has."""
         if self.pg_type not in _BEFORE_ALL:
