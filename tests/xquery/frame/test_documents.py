@@ -11,10 +11,11 @@ import pytest
 import dovetail
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import BudgetExceeded, PlanError, XQueryError
+from dovetail.xml.execute import tasks
 from dovetail.xml.execute.tasks import CollectionFiles, read_document
 from dovetail.xml.request import XQueryOptions
 from dovetail.xml.scan.files import address_of, collection_of, local_paths
-from dovetail.xml.xdm.markup import serialise
+from dovetail.xml.xdm.markup import parse_xml, serialise
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -64,6 +65,33 @@ def test_what_is_allowed_is_open(place: Path) -> None:
         XQueryOptions(documents="x").request()
 
 
+OPTIONS = "endpoint_override=127.0.0.1:1&scheme=http&region=x"
+
+
+@pytest.mark.parametrize("end", [f"?{OPTIONS}", f"/?{OPTIONS}", "#x", f"#?{OPTIONS}", f"?{OPTIONS}#/"])
+@pytest.mark.parametrize("scheme", ["s3", "s3a", "hdfs", "gs"])
+def test_an_address_of_a_query_cannot_name_its_server(
+    place: Path, scheme: str, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    monkeypatch.setattr(tasks, "read_document", lambda uri, memory, stores: read.append(uri) or parse_xml("<r/>"))
+    inside = f"{scheme}://bucket/in/x.xml"
+    with pytest.raises(XQueryError, match=r"FODC0002.* has a '\?' or '#', .* so it is not opened; leave it out"):
+        opened(place, f"{inside}{end}", f"{scheme}://bucket/in")
+    with pytest.raises(XQueryError, match=CLOSED):
+        opened(place, f"{scheme}://bucket/in/%2e%2E/x.xml", f"{scheme}://bucket/in")
+    assert read == []
+    assert opened(place, inside, f"{scheme}://bucket/in") == "<r/>"
+    assert opened(place, f"{inside}{end}", f"{inside}{end}") == "<r/>"  # the program itself says so
+    assert read == [inside, f"{inside}{end}"]
+
+
+def test_local_names_may_have_any_character(place: Path) -> None:
+    for name in ("a?b.xml", "a#b.xml", "%2e%2e"):
+        (place / "out" / name).write_text("<r>odd</r>")
+        assert opened(place, str(place / "out" / name), place / "out") == "<r>odd</r>"
+
+
 def test_a_query_opens_what_it_may(spark: SparkSession, place: Path) -> None:
     """Also in tasks that read no collection by name, and as the context item."""
     inside, outside = f"{place}/in/deep/b.xml", f"{place}/out/c.xml"
@@ -84,11 +112,46 @@ def test_a_gzip_document_unpacks_inside_the_budget(tmp_path: Path) -> None:
     text = b"<r>" + b" " * (64 << 20) + b"</r>"
     file.write_bytes(gzip.compress(text))
     assert file.stat().st_size < 100_000
-    with pytest.raises(BudgetExceeded, match=r"bomb\.xml\.gz is read as a whole and has more than 1 MiB"):
+    with pytest.raises(
+        BudgetExceeded, match=r"bomb\.xml\.gz is read as a whole, and with its tree has more than 1 MiB"
+    ):
         read_document(str(file), 1 << 20)
     small = tmp_path / "small.xml.gz"
     small.write_bytes(gzip.compress(b"<r>" + b"x" * 1000 + b"</r>"))
-    assert serialise(read_document(str(small), 1007)) == f"<r>{'x' * 1000}</r>"
+    assert serialise(read_document(str(small), 3500)) == f"<r>{'x' * 1000}</r>"
     with pytest.raises(BudgetExceeded):
-        read_document(str(small), 1006)
+        read_document(str(small), 3000)
     assert address_of(f"file://{small}") == str(small.resolve())
+
+
+DENSE = ("<a/>", "x<a/>", "<a>x</a>", '<a b="c"/>', "<a b = 'c' c\t=\n''/>", "<!---->", "<?a?>x")
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-16-be", "iso-8859-2", "cp037", "utf-7"])
+@pytest.mark.parametrize("unit", DENSE)
+def test_a_dense_tree_is_refused_before_it_is_built(
+    tmp_path: Path, unit: str, encoding: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node takes 120 bytes, an attribute with its value 230, however few bytes they have in the file."""
+    head = "" if encoding == "utf-16" else f'<?xml version="1.0" encoding="{encoding}"?>'
+    file, built = tmp_path / "dense.xml.gz", list[str]()
+    file.write_bytes(gzip.compress(f"{head}<r>{unit * 10_000}</r>".encode(encoding)))
+    monkeypatch.setattr(tasks, "parse_xml", lambda data, uri: built.append(uri))
+    values = unit.count("=")
+    nodes = unit.count("<") - unit.count("</") + ("x" in unit)
+    with pytest.raises(BudgetExceeded, match="give more memory=, or leave it out"):
+        read_document(str(file), (120 * nodes + 230 * values) * 10_000)
+    assert built == []
+    read_document(str(file), 40_000_000)
+    assert built == [str(file)]
+
+
+def test_a_tree_fits_into_the_budget_that_it_is_given(tmp_path: Path) -> None:
+    """The text of an ordinary document is small beside its tree, and content with many '=' is none."""
+    file = tmp_path / "a.xml"
+    file.write_text(
+        "<r>" + '<item id="7"><name>some name</name><at>http://h/?a=1&amp;b=2</at></item>\n' * 1000 + "</r>"
+    )
+    read_document(str(file), 1_400_000)
+    with pytest.raises(BudgetExceeded):
+        read_document(str(file), 1_000_000)

@@ -7,8 +7,10 @@ item a row, or one typed column for each atom that `return` gives.
 
 from __future__ import annotations
 
+import codecs
 import datetime
 import decimal
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -30,7 +32,7 @@ from dovetail.xml.evaluate.plans import RemoteTuples, Runner
 from dovetail.xml.execute.parts import JoinWork
 from dovetail.xml.execute.rows import ITEMS, Fields, Form, Forms, Sent, Values, batched, decoded, written
 from dovetail.xml.scan import open_chunks
-from dovetail.xml.scan.files import NO_STORES, Collection, File, Stores, address_of, is_at_or_below
+from dovetail.xml.scan.files import NO_STORES, Collection, File, Stores, address_of, has_options, is_at_or_below
 from dovetail.xml.syntax.tree import Module, deep_stack
 from dovetail.xml.xdm.markup import parse_xml, serialise, text_of
 from dovetail.xml.xdm.nodes import Document
@@ -41,16 +43,56 @@ MALFORMED = (DataError, XQueryError)
 
 
 def read_document(uri: str, memory: int, stores: Stores = NO_STORES) -> Document:
-    """One file as a document, unpacked if it is gzip; `BudgetExceeded` if its text has more bytes than `memory`."""
-    text = bytearray()
+    """One file as a document, unpacked if it is gzip; `BudgetExceeded` if text and tree take more than `memory`.
+
+    The tree is counted before it is built.
+    """
+    text, tree = bytearray(), 0
     for chunk in open_chunks(uri, stores):
         text += chunk
-        if len(text) > memory:
+        tree += _tree_bytes(chunk, _hides_markup(text))
+        if _COPIES * len(text) + tree > memory:
             raise BudgetExceeded(
-                f"{uri} is read as a whole and has more than {format_bytes(memory)}, which is the budget of a task; "
-                "give more memory=, or leave it out."
+                f"{uri} is read as a whole, and with its tree has more than {format_bytes(memory)}, which is the "
+                "budget of a task; give more memory=, or leave it out."
             )
-    return parse_xml(bytes(text), uri)
+    data = bytes(text)
+    del text
+    return parse_xml(data, uri)
+
+
+# Measured with lxml: the text that is parsed, and content of nodes, which grows by doubling; 128 bytes of a node, 240
+# of an attribute with its value, and at most 64 for a byte of dense markup.
+_COPIES, _NODE, _ATTRIBUTE, _DENSEST = 3, 128, 240, 64
+_ATTRIBUTES = (b'="', b"='", b"= ", b"=\t", b"=\n", b"=\r", b"=\0")  # with \0 in UTF-16
+_DECLARED = re.compile(rb"<\?xml[^>]{1,200}?encoding\s*=\s*[\"']([\w.-]+)")
+_STARTS = (b"<", b" ", b"\t", b"\r", b"\n", b"\0", codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+
+
+def _tree_bytes(text: bytes, hides_markup: bool) -> int:
+    """Bytes that the nodes of a piece of XML take beside their content; a text between two tags is a node."""
+    if hides_markup:
+        return _DENSEST * len(text)
+    tags = text.count(b"<")
+    nodes = 2 * tags - text.count(b"</") - text.count(b"><")
+    attributes = text.count(b"=")
+    if attributes * _ATTRIBUTE > len(text):  # many: those in content, as of addresses, are not counted
+        attributes = sum(map(text.count, _ATTRIBUTES))
+    return _NODE * nodes + _ATTRIBUTE * attributes
+
+
+def _hides_markup(text: bytearray) -> bool:
+    """Whether a document is in an encoding, such as EBCDIC, in which markup has other bytes than in ASCII."""
+    declared = _DECLARED.match(text)
+    if declared is None:
+        return bool(text) and not text.startswith(_STARTS)
+    try:
+        name = codecs.lookup(declared[1].decode()).name
+        return not name.startswith(("utf-8", "utf-16", "utf-32")) and (
+            name == "utf-7" or "</='>".encode(name) != b"</='>"
+        )
+    except (LookupError, UnicodeError):
+        return True
 
 
 class CollectionFiles:
@@ -78,6 +120,12 @@ class CollectionFiles:
         address = address_of(uri)
         listed = (address_of(file.uri) for one in self._collections.values() for file in one.files)
         if not any(is_at_or_below(address, place) for place in self._documents_at) and address not in listed:
+            if has_options(address):
+                raise XQueryError(
+                    "FODC0002",
+                    f"doc({uri!r}) has a '?' or '#', by which an address may lead to another server, so it "
+                    "is not opened; leave it out, or allow this very address with documents=[...]",
+                )
             raise XQueryError(
                 "FODC0002", f"doc({uri!r}) is in no collection, so it is not opened; allow it with documents=[...]"
             )

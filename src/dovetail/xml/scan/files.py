@@ -182,9 +182,15 @@ def address_of(uri: str) -> str:
 
 
 def is_at_or_below(address: str, place: str) -> bool:
-    """Whether a file is the one at this place, or below it; never by way of `..`."""
-    inside = address == place or address.startswith(f"{place.rstrip('/')}/")
-    return inside and ".." not in address.split("/")
+    """Whether a file is the one at this place, or below it; never by way of `..`, or with options in its address."""
+    below = address.startswith(f"{place.rstrip('/')}/") and not has_options(address)
+    names = unquote(address) if "://" in address else address
+    return (address == place or below) and ".." not in names.split("/")
+
+
+def has_options(address: str) -> bool:
+    """Whether an address that is not a local path has `?` or `#`, behind which a file system may be told its server."""
+    return "://" in address and not {"?", "#"}.isdisjoint(address)
 
 
 WILD = frozenset("*?[")
