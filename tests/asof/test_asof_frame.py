@@ -216,6 +216,25 @@ def test_keys_that_only_spark_compares_run_by_window_functions(spark: SparkSessi
         dovetail.asof_join(rows, rows, on="t", by="k", algorithm="index")
 
 
+def test_structs_with_one_name_twice_run_by_window_functions(spark: SparkSession) -> None:
+    """Arrow has no such structs."""
+    rows = spark.sql("select 1 as t, array(named_struct('a', 1, 'a', 2)) as p")
+    plan = dovetail.plan_asof_join(rows, rows, on="t", partitions=3)
+    assert "with one name twice, do not reach tasks" in plan.explain()
+    assert plan.frame().count() == 1
+    with pytest.raises(PlanError, match="with one name twice"):
+        dovetail.interval_nearest(rows, rows, left_interval=("t", "t"), right_interval=("t", "t"), closed="both")
+
+
+def test_rows_that_tie_are_copied_once(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cells_module, "SMALL_BYTES", -1)
+    left = spark.range(700).selectExpr("id as t", "id as l")
+    right = spark.range(0, 5000, 1, 1).selectExpr("0L as t", "id as r")
+    plan = dovetail.plan_asof_join(left, right, on="t", ties=("last", "r"), partitions=20, algorithm="index")
+    assert {row.r for row in plan.frame().collect()} == {4999}
+    assert plan.metrics().value("placed", "right") < 5000 + 200
+
+
 def test_small_inputs_are_planned_without_a_job(spark: SparkSession) -> None:
     group = "asof planning"
     spark.sparkContext.setJobGroup(group, group)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import TokenType as T
 
@@ -176,7 +176,7 @@ def _values(spark: SparkSession, call: Call) -> dict[str, Any]:
         return {}
     try:
         row = run(spark, escaped(f"SELECT {', '.join(call.options.values())}"), {}).first()
-    except (AnalysisException, ParseException) as error:
+    except PySparkException as error:
         raise PlanError(
             f"{call.piece.text}: the value of an option is not a constant, such as 'k', 5, array('a', 'b') or "
             f"interval '1' hour. Spark says: {str(error).partition(chr(10))[0]}"

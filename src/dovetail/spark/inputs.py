@@ -208,6 +208,8 @@ def spark_only(sides: Iterable[tuple[DataFrame, Sequence[str]]]) -> str | None:
                 carried = arrow_type(field.dataType)
             except PySparkTypeError:
                 return f"columns of type {kind} do not reach tasks in Python"
+            if _has_name_twice(field.dataType):
+                return f"columns of type {kind}, with one name twice, do not reach tasks in Python"
             if quoted(field.name) not in keys:
                 continue
             try:
@@ -215,6 +217,15 @@ def spark_only(sides: Iterable[tuple[DataFrame, Sequence[str]]]) -> str | None:
             except PlanError:
                 return f"keys of type {kind} have no codes"
     return None
+
+
+def _has_name_twice(kind: T.DataType) -> bool:
+    """Whether a struct in a type has two fields of one name."""
+    if isinstance(kind, T.StructType):
+        return len(set(kind.names)) < len(kind.names) or any(_has_name_twice(field.dataType) for field in kind)
+    if isinstance(kind, T.MapType):
+        return _has_name_twice(kind.keyType) or _has_name_twice(kind.valueType)
+    return isinstance(kind, T.ArrayType) and _has_name_twice(kind.elementType)
 
 
 def row_bytes(frame: DataFrame) -> int:

@@ -18,11 +18,12 @@ from dovetail.engine.exchange.delivery import CELL, SIDE, SIDES, Delivery
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.rows.columns import nbytes, take_columns
+from dovetail.engine.rows.columns import nbytes, take_columns, taken_bytes
 from dovetail.engine.rows.packing import as_schema, in_chunks, unpack_rows
 
 ROWS = "__dt_rows"
 _CHUNK_SHARE, _CHUNK_LIMIT = 8, 32 << 20  # of the budget: a chunk is held, ordered and serialised at one time
+_BATCH_LIMIT = 64 << 20  # bytes that are serialised at one time; copies may be many
 _COPIES = 3  # of a bundle: as Spark delivers it, opened, and combined with others
 
 
@@ -47,14 +48,23 @@ class Bundling:
     memory: int
     copied: Copied | None = None
 
-    def bundles(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+    def bundles(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, a bundle for each partition that has some."""
         cells = int64s(np.asarray(rows[self.cell], np.int64))
         numbers, cells = self._with_copies(rows, cells)
         order = stable_order(cells)
-        ordered = as_schema(take_columns(rows.select(self.schema.names), int64s(numbers[order])), self.schema)
-        found, firsts = np.unique(cells[order], return_index=True)
-        return pa.RecordBatch.from_pydict(
+        yield from self._bundled(rows.select(self.schema.names), int64s(numbers[order]), int64s(cells[order]))
+
+    def _bundled(self, rows: pa.RecordBatch, numbers: I64, cells: I64) -> Iterator[pa.RecordBatch]:
+        """The rows of these numbers, ordered by partition; in two halves where a batch would be too large."""
+        if len(numbers) > 1 and taken_bytes(rows, numbers) > _BATCH_LIMIT:
+            middle = len(numbers) // 2
+            yield from self._bundled(rows, int64s(numbers[:middle]), int64s(cells[:middle]))
+            yield from self._bundled(rows, int64s(numbers[middle:]), int64s(cells[middle:]))
+            return
+        ordered = as_schema(take_columns(rows, numbers), self.schema)
+        found, firsts = np.unique(cells, return_index=True)
+        yield pa.RecordBatch.from_pydict(
             {
                 SIDE: pa.array(np.full(len(found), self.side, np.int8)),
                 CELL: pa.array(found.astype(np.int32)),
@@ -74,7 +84,8 @@ class Bundling:
 def bundle_rows(bundling: Bundling, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The bundles of a side's batches, chunk by chunk."""
     size = min(bundling.memory // _CHUNK_SHARE, _CHUNK_LIMIT)
-    return map(bundling.bundles, in_chunks(batches, most_rows=size, most_bytes=size))
+    for chunk in in_chunks(batches, most_rows=size, most_bytes=size):
+        yield from bundling.bundles(chunk)
 
 
 class BundledDelivery(Delivery):

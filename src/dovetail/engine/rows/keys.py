@@ -28,6 +28,7 @@ Bounds: TypeAlias = pa.Array | pa.ChunkedArray
 
 NARROW_DIGITS = 18
 """Decimals of up to this many digits fit in int64, as multiples of their last digit."""
+MOST_DIGITS = 38  # of a decimal of Spark; the difference of two such decimals is rounded
 
 
 def bound_codes(bounds: Bounds) -> I64:

@@ -15,6 +15,8 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.rows.keys import KeyEncoder, bound_codes
+from dovetail.engine.rows.ties import tie_order
+from dovetail.joins.asof.operator import AsofJoin
 
 Copies = tuple[I64, I64]
 """Numbers of rows, and of the cells that they are copied to."""
@@ -25,47 +27,52 @@ _NONE: Copies = (int64s([]), int64s([]))
 class Carried:
     """Rows of the hot keys are copied: `reach` has the first and the last cell of each, by the hash of the key.
 
-    `on` is the column of times, `hashed` that of the hashes. `later`: the last rows before a cell are copied to it;
-    `earlier`: the first ones after it.
+    `spec` is the join, `hashed` the column of the hashes. The last row before a cell is copied to it, unless the join
+    looks forward only; the first one after it, unless it looks back only. Of rows at one time the one that wins the tie
+    is enough.
     """
 
-    on: str
-    keys: tuple[str, ...]
+    spec: AsofJoin
+    columns: tuple[str, ...]
     hashed: str
     reach: Mapping[int, tuple[int, int]]
-    later: bool
-    earlier: bool
 
     def copies(self, rows: pa.RecordBatch, cells: I64) -> Copies:
         """Which of these rows are copied, and where to."""
-        times = bound_codes(rows[self.on])
-        found = [copies for chosen, reach in self._hot(rows) for copies in self._ends(times, cells, chosen, reach)]
-        rows_of, targets = zip(*(found or [_NONE]), strict=True)
-        return int64s(np.concatenate(rows_of)), int64s(np.concatenate(targets))
+        times = bound_codes(rows[self.spec.on[1]])
+        found = [_NONE]
+        for chosen, reach in self._hot(rows):
+            for ends, targets in self._ends(times, cells, chosen, reach):
+                at = self._winner(rows, ends)
+                found.append((int64s(np.full(len(targets), at)), int64s(np.array(targets, np.int64))))
+        rows_of, targets_of = zip(*found, strict=True)
+        return int64s(np.concatenate(rows_of)), int64s(np.concatenate(targets_of))
 
     def _hot(self, rows: pa.RecordBatch) -> Iterator[tuple[I64, tuple[int, int]]]:
         """The rows of each hot key. Keys of one hash are told apart."""
         hashes = np.asarray(rows[self.hashed], np.int64)
         for key, reach in self.reach.items():
             chosen = np.flatnonzero(hashes == key)
-            columns = [rows[name].take(pa.array(chosen)) for name in self.keys]
+            columns = [rows[name].take(pa.array(chosen)) for _, name in self.spec.by]
             codes = KeyEncoder([column.type for column in columns]).encode(columns)[0] if columns else hashes[chosen]
             for code in np.unique(codes):
                 yield int64s(chosen[codes == code]), reach
 
-    def _ends(self, times: I64, cells: I64, chosen: I64, reach: tuple[int, int]) -> Iterator[Copies]:
+    def _ends(self, times: I64, cells: I64, chosen: I64, reach: tuple[int, int]) -> Iterator[tuple[I64, range]]:
+        """Rows at the last or first time of their cell, and the cells that lack it."""
         here, when = cells[chosen], times[chosen]
-        present = np.unique(here)
-        if self.later:
-            for cell, following in zip(present.tolist(), [*present[1:].tolist(), reach[1]], strict=True):
-                own = here == cell
-                yield _product(chosen[own & (when == when[own].max())], range(cell + 1, following + 1))
-        if self.earlier:
-            for cell, preceding in zip(present.tolist(), [reach[0], *present[:-1].tolist()], strict=True):
-                own = here == cell
-                yield _product(chosen[own & (when == when[own].min())], range(preceding, cell))
+        present = np.unique(here).tolist()
+        for number, cell in enumerate(present):
+            own = here == cell
+            before, after = [reach[0], *present][number], [*present, reach[1]][number + 1]
+            if self.spec.direction != "forward":
+                yield int64s(chosen[own & (when == when[own].max())]), range(cell + 1, after + 1)
+            if self.spec.direction != "backward":
+                yield int64s(chosen[own & (when == when[own].min())]), range(before, cell)
 
-
-def _product(rows: I64, targets: range) -> Copies:
-    """Every row with every target."""
-    return int64s(np.repeat(rows, len(targets))), int64s(np.tile(np.array(targets, np.int64), len(rows)))
+    def _winner(self, rows: pa.RecordBatch, tied: I64) -> int:
+        """The row that wins the tie, as the index of the cell chooses it."""
+        if len(tied) == 1:
+            return int(tied[0])
+        ranked = tie_order(np.zeros(len(tied), np.int8), rows.select(self.columns), tied, self.spec.tie_order)
+        return int(tied[ranked[0 if self.spec.tie == "first" else -1]])

@@ -39,7 +39,7 @@ class IndexWay:
         """The joined rows, with these columns of both sides."""
         spec = self._spec(left, right, left_out, right_out)
         left, right = left.pruned(left_out), right.pruned(right_out)
-        rows, schemas = self._exchanged(left, right)
+        rows, schemas = self._exchanged(left, right, spec)
         fields = nullable(s.frame.schema[name] for s, out in ((left, left_out), (right, right_out)) for name in out)
         return task_frame(rows, join_task, PointTask(spec, schemas, self.request.memory), self.sink, fields)
 
@@ -58,22 +58,21 @@ class IndexWay:
             right_columns=right_out,
         )
 
-    def _exchanged(self, left: Side, right: Side) -> tuple[DataFrame, dict[str, pa.Schema]]:
+    def _exchanged(self, left: Side, right: Side, spec: AsofJoin) -> tuple[DataFrame, dict[str, pa.Schema]]:
         """Both sides, each cell in a partition of its own, and their columns."""
         mine = left.frame if self.request.how == "left" else left.frame.where(left.usable)
         columns = list(right.frame.columns)
         rows = self.cells.place(left, mine, list(left.frame.columns))
         others = self.cells.place(right, right.frame.where(right.usable), columns)
         mine_at, theirs_at = Placed(rows, CELL, left.frame.columns), Placed(others, CELL, columns)
-        return exchange_bundled(mine_at, theirs_at, self.cells.count, self.request.memory, self._carried(right))
+        return exchange_bundled(mine_at, theirs_at, self.cells.count, self.request.memory, self._carried(right, spec))
 
-    def _carried(self, right: Side) -> Carried | None:
+    def _carried(self, right: Side, spec: AsofJoin) -> Carried | None:
         """Which right rows are copied to other cells; None if no key is cut by time."""
         if not self.cells.hot:
             return None
-        direction, keys = self.request.direction, tuple(map(unquoted, right.keys))
         reach = {key: self.cells.reach(key) for key in self.cells.hot}
-        return Carried(unquoted(right.on), keys, HASH, reach, direction != "forward", direction != "backward")
+        return Carried(spec, tuple(right.frame.columns), HASH, reach)
 
     def explain(self) -> list[str]:
         """The placement of rows, a line each."""

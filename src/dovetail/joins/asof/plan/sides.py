@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.rows.keys import NARROW_DIGITS
+from dovetail.engine.rows.keys import MOST_DIGITS, NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.asof.request import Request
 from dovetail.request import wanted_columns
@@ -89,7 +89,20 @@ def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, 
     if is_text(kind) and (request.tolerance is not None or request.direction == "nearest"):
         argument = "direction" if request.direction == "nearest" else "tolerance"
         raise PlanError(f"{argument}: texts have an order but no distances; leave it out.", argument=argument)
+    _check_distances(kind, request)
     return first, second
+
+
+def _check_distances(kind: T.DataType, request: Request) -> None:
+    """PlanError if distances are asked for that Spark rounds."""
+    is_widest = isinstance(kind, T.DecimalType) and kind.precision == MOST_DIGITS
+    if is_widest and (request.tolerance is not None or request.direction == "nearest"):
+        argument = "direction" if request.direction == "nearest" else "tolerance"
+        raise PlanError(
+            f"{argument}: Spark has no exact difference of times of type {kind.simpleString()}; cast them to at most "
+            f"{MOST_DIGITS - 1} digits.",
+            argument=argument,
+        )
 
 
 def _time_type(frame: DataFrame, left: T.DataType, right: T.DataType) -> T.DataType:

@@ -74,6 +74,9 @@ class Bins:
         )
 
 
+_FARTHEST = 4e307  # positions beyond it share the edge bins: the range and its double must be finite
+
+
 @lru_cache(maxsize=16)  # explain, then run: samples are the same objects as long as the statistics are
 def choose_bins(left: Sample, right: Sample, max_length: float = 0.0, candidate_cost: float = CANDIDATE_COST) -> Bins:
     """The cheapest layout that a short search finds for these two samples; any layout is correct.
@@ -122,14 +125,17 @@ def _range(left: Sample, right: Sample) -> tuple[float, float]:
     low, high = np.quantile(points, [0.001, 0.98])
     starts = np.concatenate([left.start, right.start])
     starts = starts[np.isfinite(starts)]
-    low, high = min(low, float(starts.min())), max(high, float(starts.max()))
+    if len(starts):
+        low, high = min(low, float(starts.min())), max(high, float(starts.max()))
+    low, high = max(low, -_FARTHEST), min(high, _FARTHEST)
     least = max(1.0, abs(float(low)) * 1e-9)  # all positions are equal: any width that doubles can represent will do
     return float(low), float(high) if high > low else float(low) + least
 
 
 def _grid(left: Sample, right: Sample, span: float) -> list[float]:
     """Widths worth trying: factors of three from the short intervals to the whole range."""
-    lengths = np.concatenate([left.end - left.start, right.end - right.start])
+    with np.errstate(over="ignore", invalid="ignore"):  # of infinite intervals, and of almost all doubles
+        lengths = np.concatenate([left.end - left.start, right.end - right.start])
     lengths = lengths[np.isfinite(lengths) & (lengths > 0)]
     shortest = float(np.quantile(lengths, 0.1)) if len(lengths) else span / 1000
     steps = int(np.ceil(np.log(max(span / max(shortest, 1e-300), 3.0)) / np.log(3.0)))

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.rows.keys import NARROW_DIGITS
+from dovetail.engine.rows.keys import MOST_DIGITS, NARROW_DIGITS
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request
@@ -260,7 +260,17 @@ def overlap_columns(left: Side, right: Side, request: Request) -> dict[str, str]
     measured = f"try_subtract({units(kind, end)}, {units(kind, start)})"
     asked = asked_type(left.source, request.left_interval)
     wide = isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
+    if isinstance(kind, T.DecimalType) and kind.precision == MOST_DIGITS:
+        raise PlanError(
+            f"with_overlap: Spark has no exact difference of bounds of type {kind.simpleString()}; cast them to at "
+            f"most {MOST_DIGITS - 1} digits.",
+            argument="with_overlap",
+        )
     lengths = f"{end} - {start}" if wide else length(asked, kind, measured)
+    if isinstance(asked, T.TimeType):  # joined as seconds since midnight
+        start, end = (
+            f"cast(time_from_micros(cast({x} * 1000000 as bigint)) as {asked.simpleString()})" for x in (start, end)
+        )
     return dict(zip(OVERLAP, (f"if({apart}, null, {x})" for x in (start, end, lengths)), strict=True))
 
 

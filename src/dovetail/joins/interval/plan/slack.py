@@ -64,7 +64,8 @@ def _widened(side: Side, gap: int | float) -> Side:
         low, high = f"{start} - {gap!r}D", f"{end} + {gap!r}D"
     else:
         kind = T.LongType()
-        low, high = f"coalesce(try_subtract({start}, {gap}L), {_LEAST})", f"coalesce(try_add({end}, {gap}L), {_MOST})"
+        low = f"if({start} is null, null, coalesce(try_subtract({start}, {gap}L), {_LEAST}))"
+        high = f"if({end} is null, null, coalesce(try_add({end}, {gap}L), {_MOST}))"
     empty = "" if side.closed == "both" else f"when {side.start} = {side.end} then null"
     ends = ((start, low, "low"), (end, high, "high"))
     columns = [
@@ -86,20 +87,25 @@ def _widened(side: Side, gap: int | float) -> Side:
 def _enough(left: Side, right: Side, request: Request, slack: Slack) -> str:
     """SQL: the two share enough: a least length, a least part of the left one, or of both."""
     (ls, le), (rs, re) = ((side.own("start"), side.own("end")) for side in (left, right))
-    gap = (
-        "{} - {}"
-        if isinstance(left.bound_type, (T.FloatType, T.DoubleType))
-        else f"coalesce(try_subtract({{}}, {{}}), {_MOST})"
-    )
-    shared = gap.format(f"least({le}, {re})", f"greatest({ls}, {rs})")
+    end, start = f"least({le}, {re})", f"greatest({ls}, {rs})"
+    floating = isinstance(left.bound_type, (T.FloatType, T.DoubleType))
     parts = []
     if slack.min_overlap is not None:
         least = -_units(left, request, "min_overlap", -slack.min_overlap)  # parts of a unit are rounded up
+        shared = _share(end, start, floating) if floating else f"coalesce(try_subtract({end}, {start}), {_MOST})"
         parts.append(f"{shared} >= {least!r}{'D' if isinstance(least, float) else 'L'}")
     if slack.min_fraction is not None:
+        shared = _share(end, start, floating)
         asked = [(le, ls), (re, rs)] if slack.reciprocal else [(re, rs) if left.exchanged else (le, ls)]
-        for end, start in asked:
-            parts.append(
-                f"cast({shared} as double) >= {slack.min_fraction!r}D * cast({gap.format(end, start)} as double)"
-            )
+        parts += [f"{shared} >= {slack.min_fraction!r}D * {_share(*ends, floating)}" for ends in asked]
     return " and ".join(parts)
+
+
+def _share(end: str, start: str, floating: bool) -> str:
+    """SQL: a length as a double, also one beyond 64 bits; that of a point at infinity is 0."""
+    difference = f"cast({end} as double) - cast({start} as double)"
+    return (
+        f"nanvl({difference}, 0D)"
+        if floating
+        else f"coalesce(cast(try_subtract({end}, {start}) as double), {difference})"
+    )
