@@ -52,9 +52,9 @@ def xquery(spark: SparkSession, query: str, request: Request) -> DataFrame:
         on_error: "fail", or "skip": malformed files are left out as a whole and counted in the metrics.
         partitions: The number of tasks that read a collection; by default as many as run at once, more if a task would
             get more than 128 MB.
-        memory: The budget of each task to scan a file: the largest matching element must fit into it, and the text of
-            a document that is read as a whole, as by `doc`. Also the limit for rows of other tasks in the last task,
-            if a query has one (`explain` says so).
+        memory: The budget of each task to scan a file: the largest matching element must fit into it, and the tree of
+            a document that is read as a whole, as by `doc`: some 15 times its text where markup is dense. Also the
+            limit for rows of other tasks in the last task, if a query has one (`explain` says so).
         context: The place of one XML file: its document is the context item of the query, `.`, from which paths like
             `/a/b` and `//c` start.
         route: How the query runs: auto, or a slower way with the same result: tuples (every element is built) or

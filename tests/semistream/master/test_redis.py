@@ -147,3 +147,16 @@ def test_failures_say_what_is_wrong_and_show_no_password(redis_server: Redis) ->
         assert "s3cret" not in text
         assert "w%3Ard" not in text
     assert store.version(), "a server that is back is read on"
+
+
+def test_wide_hashes_are_read_within_the_room(redis_server: Redis) -> None:
+    """The sample is of all keys, and keys are asked for in parts: hashes that come later may be wider."""
+    words = ["x" if number < 100 else "x" * 20_000 for number in range(200)]
+    table = pa.table({"k": pa.array(range(200)), "word": words})
+    fill(redis_server, table, ["k"])
+    pages = MasterStore.redis(redis_server.url, PREFIX, "k", schema=table.schema, page="64KB").at()
+    assert max(pages.read(page, 1).nbytes for page in range(len(pages.starts) - 1)) < 4 * 64 << 10
+    assert pages.read_keys([pa.array(range(200))], 1 << 18) is None
+    found = pages.read_keys([pa.array(range(200))], 1 << 22)
+    assert found is not None
+    assert found.num_rows == 200

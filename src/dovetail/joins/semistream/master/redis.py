@@ -27,6 +27,7 @@ from dovetail.joins.semistream.master.pages import Counted, NoHistory, Order, re
 T = TypeVar("T")
 _AT_ONCE = 1000  # keys of a request
 _LISTED = 5000  # keys of a step of SCAN
+_LEAST_ASKED = 16  # keys at a time
 _SAMPLE = 100  # rows whose size stands for all
 _KEPT = 2  # lists of keys that this process caches
 _lists: dict[tuple[object, ...], KeyList] = {}
@@ -120,7 +121,8 @@ class RedisSource(NoHistory):
         form = key_form(self.schema, self.key)
         order = form.normal(columns)[0].sorted_rows()
         columns = tuple(column.take(pa.array(order)) for column in columns)
-        sample = self.rows([column.slice(0, _SAMPLE) for column in columns])
+        spread = pa.array(np.unique(np.linspace(0, max(len(names) - 1, 0), _SAMPLE).astype(np.int64))[: len(names)])
+        sample = self.rows([column.take(spread) for column in columns])
         row_bytes = max(1.0, sample.nbytes / max(sample.num_rows, 1))
         rows = max(1, int(self.page_bytes / row_bytes))
         normal, firsts = form.normal(columns)[0], np.arange(0, len(names), rows)
@@ -307,12 +309,20 @@ class RedisPages:
         return read_each(self, first, count)
 
     def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
-        """All rows with one of these keys."""
+        """All rows with one of these keys, asked for in parts; None if they have more than `room` bytes."""
         kinds = [self.schema.field(name).type for name in self.key]
         once = pa.table([k.cast(kind) for k, kind in zip(key, kinds, strict=True)], list(self.key))
         once = once.group_by(list(self.key)).aggregate([]).combine_chunks()
         columns = [pa.concat_arrays([pa.array([], c.type), *c.chunks]) for c in once.columns]
-        return self._fetched(lambda: self._source.rows(columns))
+        step = max(_LEAST_ASKED, int(room / (4 * self._listed.row_bytes)))
+        found, size = [pa.RecordBatch.from_pylist([], self.schema)], 0
+        for first in range(0, once.num_rows, step):
+            some = [column.slice(first, step) for column in columns]
+            found.append(self._fetched(lambda some=some: self._source.rows(some)))  # type: ignore[misc]  # bound now
+            size += found[-1].nbytes
+            if size > max(room, 0) and first + step < once.num_rows:
+                return None
+        return pa.concat_batches(found)
 
     def read_nulls(self) -> pa.RecordBatch:
         """No rows: every hash has a key."""
