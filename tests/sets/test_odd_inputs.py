@@ -175,3 +175,50 @@ def test_errors_of_analysis_stay_sparks(spark: SparkSession) -> None:
         with pytest.raises(AnalysisException, match="UNRESOLVED_COLUMN") as caught:
             made.select("nope")
         assert not isinstance(caught.value, DovetailError)
+
+
+def test_names_of_fields_with_backslashes(spark: SparkSession) -> None:
+    flat = spark.createDataFrame([(0, 5), (3, 8)], "a int, b int")
+    frame = flat.selectExpr(r"struct(a as `s'a\b`, b as `s\e`) as `sp\'an`")
+    span, fields = "sp\\'an", ["s'a\\b", "s\\e"]
+    for call in (
+        dovetail.interval_merge,
+        dovetail.interval_depth,
+        dovetail.interval_complement,
+        dovetail.make_disjoint,
+    ):
+        assert call(frame, interval=span).schema[span].dataType.fieldNames() == fields
+    assert [tuple(row[0]) for row in dovetail.interval_merge(frame, interval=span).collect()] == [(0, 8)]
+    far = spark.range(1).selectExpr(rf"struct({LARGEST - 5}L as a, {LARGEST}L as b) as `sp\'an`")
+    with pytest.raises(DataError, match=r"the interval of sp\\'an from "):
+        dovetail.interval_window(far, interval=span, width=60).collect()
+
+
+@pytest.mark.usefixtures("ansi")
+def test_day_time_intervals_of_any_length(spark: SparkSession) -> None:
+    days, least = 106_751_990, f"interval '{LEAST // 10**6 + 1}' second"
+    frame = spark.sql(
+        f"select cast({least} as interval day to second) as start, interval '0 00:00:01' day to second as end"
+    )
+    long = spark.sql(
+        f"select interval '0 00:00:00' day to second as start, interval '{days} 00:00:01.000001' day to second as end"
+    )
+    both = frame.union(long)
+    text = "cast(start as string)", "cast(end as string)"
+    first, last = (tuple(part.selectExpr(*text).collect()[0]) for part in (frame, long))
+    assert rows(dovetail.interval_merge(both).selectExpr(*text)) == [(first[0], last[1])]
+    pieces = {(first[0], last[0]), (last[0], first[1]), (first[1], last[1])}
+    assert set(rows(dovetail.interval_depth(both).selectExpr(*text))) == pieces
+    assert set(rows(dovetail.make_disjoint(both).selectExpr(*text))) == pieces
+
+
+@pytest.mark.usefixtures("ansi")
+def test_overlaps_that_add_up_beyond_64_bits(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(0, 2**62)] * 4, "start bigint, end bigint")
+    with pytest.raises(DataError, match=r"more than 2\^63 - 1. Give a smaller width"):
+        dovetail.interval_pivot(frame, width=2**62).collect()
+    wide = frame.selectExpr("cast(start as decimal(20, 0)) as start", "cast(end as decimal(20, 0)) as end")
+    assert [row.overlap for row in dovetail.interval_pivot(wide, width=2**62).collect()] == [2**64]
+    times = frame.selectExpr("timestamp_micros(0) as start", "timestamp_micros(end) as end")
+    found = dovetail.interval_pivot(times, width=dt.timedelta(microseconds=2**62))
+    assert rows(found.select("overlap")) == [(2**64 / 10**6,)]

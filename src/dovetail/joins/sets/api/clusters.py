@@ -12,7 +12,15 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.joins.sets.api.plan import SetPlan, describe, swept_plan
 from dovetail.joins.sets.plan.cuts import choose_cuts
-from dovetail.joins.sets.plan.rows import Rows, check_measured, check_names, check_value, prepare_rows, set_bounds
+from dovetail.joins.sets.plan.rows import (
+    Rows,
+    check_differences,
+    check_measured,
+    check_names,
+    check_value,
+    prepare_rows,
+    set_bounds,
+)
 from dovetail.joins.sets.plan.sweep import N_MERGED, clustered, gaps, merged
 from dovetail.joins.sets.request import ClusterOptions, ComplementOptions, MergeOptions, Request
 from dovetail.request import Key, takes
@@ -168,6 +176,7 @@ def _cluster(frame: DataFrame, request: Request) -> SetPlan:
 def _check_gap(rows: Rows, request: Request) -> None:
     if request.gap:
         check_measured(rows.scale.kind, f"gap={request.gap!r}", "gap")
+        check_differences(rows.scale.kind, f"gap={request.gap!r}", "gap")
     if request.gap is not None and not rows.scale.textual:
         rows.scale.distance("gap", request.gap)
 

@@ -28,7 +28,15 @@ from dovetail.joins.sets.cover_index import COVERED
 from dovetail.joins.sets.plan.coverage import covered_rows
 from dovetail.joins.sets.plan.cuts import Cuts, choose_cuts
 from dovetail.joins.sets.plan.depth import depths
-from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free, check_measured, make_rows, set_bounds
+from dovetail.joins.sets.plan.rows import (
+    Rows,
+    aggregate_columns,
+    check_differences,
+    check_free,
+    check_measured,
+    make_rows,
+    set_bounds,
+)
 from dovetail.joins.sets.plan.scale import Scale
 from dovetail.joins.sets.plan.sweep import N_MERGED, gaps, merged
 from dovetail.joins.sets.request import Request
@@ -78,6 +86,7 @@ def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
     """Left rows with count, covered length and fraction; the inputs of the route that gives them, and its lines."""
     check_free(pair.left, (COUNT, COVERED, FRACTION))
     check_measured(pair.left.scale.kind, "interval_coverage", "left_interval")
+    check_differences(pair.left.scale.kind, "interval_coverage", "left_interval")
     request = replace(pair.request, how="left_anti")  # every left row is kept, and right rows are not
     sides = prepare(pair.left.source, pair.right.source, request)
     inputs = Inputs(request, *sides, collect_statistics(*sides, request))
@@ -113,7 +122,8 @@ def _measured(pair: Pair, found: DataFrame) -> DataFrame:
     if isinstance(scale.kind, T.DecimalType):
         digits = scale.kind.scale
         if isinstance(kind, T.LongType):  # units of the last digit
-            covered = f"{covered} * cast('{Decimal(1).scaleb(-digits):f}' as decimal({digits + 1}, {digits}))"
+            unit = f"cast('{Decimal(1).scaleb(-digits):f}' as decimal({max(1, digits)}, {digits}))"
+            covered = f"cast({covered} as decimal(19, 0)) * {unit}"  # of 38 digits at most: it stays exact
         covered = f"cast({covered} as decimal(38, {digits}))"
     elif isinstance(scale.kind, T.TimeType) and isinstance(kind, T.DecimalType):
         covered = f"{covered} * 1000000"

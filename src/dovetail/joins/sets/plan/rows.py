@@ -24,6 +24,8 @@ from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.inputs import check_input, check_texts, common_keys, common_type, is_text, type_with_codes
 from dovetail.spark.task_errors import MARK, translate_task_errors
 
+_KEPT_SCALE = 6  # digits after the point that Spark keeps whatever the precision
+
 
 @dataclass(frozen=True, slots=True)
 class Rows:
@@ -93,9 +95,8 @@ class Rows:
         struct = self.frame.schema[self.named[0]].dataType
         if not isinstance(struct, T.StructType):  # one column is both bounds
             return [f"{bound} as {quoted(self.named[0])}" for bound in bounds]
-        names = [field.replace("'", "\\'") for field in struct.names]
-        pairs = ", ".join(f"'{name}', {bound}" for name, bound in zip(names, bounds, strict=True))
-        return [f"named_struct({pairs}) as {quoted(self.named[0])}"]
+        fields = ", ".join(f"{bound} as {quoted(name)}" for name, bound in zip(struct.names, bounds, strict=True))
+        return [f"struct({fields}) as {quoted(self.named[0])}"]
 
     def with_bounds(self, start: str, end: str) -> list[str]:
         """SQL: all columns of the input, with these numbers as bounds."""
@@ -127,6 +128,16 @@ def check_measured(kind: T.DataType, what: str, argument: str) -> None:
     if is_text(kind):
         raise PlanError(
             f"{what}: bounds of type {kind.simpleString()} have an order but no lengths; cast them first.",
+            argument=argument,
+        )
+
+
+def check_differences(kind: T.DataType, what: str, argument: str) -> None:
+    """`PlanError` for decimals whose differences lose digits in Spark: it makes decimal(38, 9) of decimal(38, 10)."""
+    if isinstance(kind, T.DecimalType) and kind.precision == 38 and kind.scale > _KEPT_SCALE:
+        raise PlanError(
+            f"{what}: differences of bounds of type {kind.simpleString()} are not exact in Spark; cast the bounds to "
+            f"decimal(37, {min(kind.scale, 37)}) or fewer digits.",
             argument=argument,
         )
 

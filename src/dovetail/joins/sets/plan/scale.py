@@ -84,7 +84,8 @@ class Scale:
         if isinstance(kind, T.TimeType):
             inside = f"if({number} >= 0 and {number} < {_DAY}L, {number}, null)"  # a window may begin or end elsewhere
             return f"cast(time_from_micros({inside}) as {kind.simpleString()})"
-        length = f"make_dt_interval(0, 0, 0, try_cast(cast({number} as decimal(20, 0)) * 0.000001BD as decimal(18, 6)))"
+        rest = f"cast(cast(({number}) % {_DAY}L as decimal(20, 0)) * 0.000001BD as decimal(18, 6))"
+        length = f"make_dt_interval(cast(({number}) div {_DAY}L as int), 0, 0, {rest})"  # 10^12 seconds are too many
         if isinstance(kind, T.TimestampNTZType):
             return f"({_EPOCH} + {length})"
         if isinstance(kind, T.DayTimeIntervalType):
@@ -114,4 +115,4 @@ class Scale:
 
 
 def _micros(length: str) -> str:
-    return f"cast(cast({length} as decimal(18, 6)) * 1000000 as bigint)"
+    return f"cast(cast({length} as decimal(19, 6)) * 1000000 as bigint)"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.joins.sets.plan.cuts import Carried, Cuts
 from dovetail.joins.sets.plan.rows import Rows, aggregate_columns, check_free
@@ -88,8 +89,9 @@ def _swept(rows: Rows, gap: Distance | None, cuts: Cuts) -> DataFrame:
     touching = gap is None and rows.closed != "both"  # rows that share no point stay apart
     apart = f"{start} {'>=' if touching else '>'} {_BEFORE}"
     if gap:
-        length, beyond = rows.scale.distance("gap", gap), rows.scale.units("gap", gap) <= LARGEST
-        # A difference beyond 64 bits is null.
+        length = rows.scale.distance("gap", gap)
+        # A difference beyond 64 bits, or of decimals beyond 38 digits, is null.
+        beyond = isinstance(rows.scale.kind, T.DecimalType) or rows.scale.units("gap", gap) <= LARGEST
         apart += f" and coalesce(try_subtract({start}, {_BEFORE}) > {length}, {str(beyond).lower()})"
     return found.selectExpr("*", f"{_BEFORE} is null or ({apart}) as {_NEW}")
 

@@ -26,6 +26,7 @@ from dovetail.spark.task_errors import MARK
 WINDOW_START, WINDOW_END, OVERLAP = "window_start", "window_end", "overlap"
 MOST_WINDOWS = 1 << 30
 """Windows that one row may meet."""
+_MOST_SCALE = 27  # numbers of windows have ten digits or more
 _CHUNK = 1 << 15  # windows of a row that Spark holds as one array
 _FROM, _TO, _NUMBER, _ORIGIN = (f"{RESERVED}{what}" for what in ("from", "to", "number", "origin"))
 _FIRST, _LAST = f"{RESERVED}first", f"{RESERVED}last"
@@ -47,14 +48,39 @@ def pivoted(rows: Rows, request: Request) -> DataFrame:
     each = (
         _in_windows(rows, request)
         .groupBy(*rows.keys, _FROM, _TO)
-        .agg(F.count("*").alias(COUNT), F.expr(f"sum({_shared(rows)})").alias(OVERLAP))
+        .agg(F.count("*").alias(COUNT), F.expr(_total(rows, _shared(rows))).alias(OVERLAP))
     )
     return each.selectExpr(*rows.keys, *_bounds(rows), COUNT, f"{rows.scale.length(OVERLAP)} as {OVERLAP}")
 
 
+def _total(rows: Rows, shared: str) -> str:
+    """SQL: the sum; of times a double if it is beyond 64 bits, of whole numbers and decimals an error."""
+    if rows.scale.floating:
+        return f"sum({shared})"
+    if rows.scale.timely:  # seconds are doubles
+        return f"coalesce(cast(try_sum({shared}) as double), sum(cast({shared} as double)))"
+    text = f"{MARK}DataError: the overlaps of a window add up to more than "
+    most = "38 digits" if isinstance(rows.scale.kind, T.DecimalType) else "2^63 - 1"
+    remedy = ". Give a smaller width, more keys, or cast the bounds to a wider type, such as decimal(20, 0)."
+    return f"coalesce(try_sum({shared}), raise_error('{text}{most}{remedy}'))"
+
+
 def _shared(rows: Rows) -> str:
     """SQL: how much of a row lies in its window."""
-    return f"least({rows.end}, {_TO}) - greatest({rows.start}, {_FROM})"
+    return _less(rows, f"least({rows.end}, {_TO})", f"greatest({rows.start}, {_FROM})")
+
+
+def _less(rows: Rows, number: str, other: str) -> str:
+    """SQL: an exact difference; null if it is beyond the type, or a decimal has more than 37 digits."""
+    return f"try_subtract({_narrow(rows, number)}, {_narrow(rows, other)})"
+
+
+def _narrow(rows: Rows, number: str) -> str:
+    """SQL: a decimal of 37 digits, as Spark drops digits after the point from sums of wider ones; null beyond."""
+    kind = rows.scale.kind
+    if not isinstance(kind, T.DecimalType):
+        return number
+    return f"try_cast({number} as decimal(37, {min(kind.scale, 37)}))"
 
 
 def _in_windows(rows: Rows, request: Request) -> DataFrame:
@@ -76,19 +102,21 @@ def _in_windows(rows: Rows, request: Request) -> DataFrame:
     chunks = placed.selectExpr("*", f"explode(sequence({_FIRST}, {_LAST}, {_CHUNK}L)) as {_FROM}")
     each = f"explode(sequence({_FROM}, least({_LAST}, {_FROM} + {_CHUNK - 1}L))) as {_NUMBER}"
     numbered = chunks.selectExpr(*(quoted(c) for c in placed.columns if c not in (_FIRST, _LAST)), each)
-    start = _number(rows, f"try_add({origin}, try_multiply({_NUMBER}, {width}))")
-    met = numbered.selectExpr("*", f"{start} as {_FROM}")
-    met = met.selectExpr("*", f"{_number(rows, f'try_add({_FROM}, {width})')} as {_TO}")
+    distance = _narrow(rows, f"try_multiply({_factor(rows, width)}, {width})")
+    met = numbered.selectExpr("*", f"{_narrow(rows, f'try_add({_narrow(rows, origin)}, {distance})')} as {_FROM}")
+    met = met.selectExpr("*", f"{_narrow(rows, f'try_add({_FROM}, {width})')} as {_TO}")
     if not isinstance(rows.scale.kind, T.TimeType):  # windows may begin or end outside of the day
         inside = " and ".join(f"{rows.scale.bound(bound)} is not null" for bound in (_FROM, _TO))
         met = met.where(f"if({inside}, true, {_error(rows, beyond)})")
     return met.where(f"{_FROM} < {rows.end} and {_TO} > {rows.start} or {rows.start} = {rows.end}")
 
 
-def _number(rows: Rows, value: str) -> str:
-    """SQL: a number of a window; decimals have room for bounds beyond their own type."""
-    kind = rows.scale.kind
-    return f"cast({value} as decimal(38, {kind.scale}))" if isinstance(kind, T.DecimalType) else value
+def _factor(rows: Rows, width: str) -> str:
+    """SQL: the number of a window, of as many digits as leave its product with the width exact; null beyond."""
+    if not isinstance(rows.scale.kind, T.DecimalType):
+        return _NUMBER
+    digits = max(len(width.removesuffix("BD").replace(".", "").lstrip("0")), rows.scale.kind.scale)
+    return f"try_cast({_NUMBER} as decimal({37 - digits}, 0))"
 
 
 def _numbers(rows: Rows, origin: str, width: str) -> tuple[str, str]:
@@ -100,16 +128,16 @@ def _numbers(rows: Rows, origin: str, width: str) -> tuple[str, str]:
     kind = rows.scale.kind
     unit = f"{Decimal(1).scaleb(-kind.scale):f}BD" if isinstance(kind, T.DecimalType) else "1L"
     first, last = (
-        _floor(rows, f"try_subtract({bound}, {origin})", width) for bound in (rows.start, f"{rows.end} - {unit}")
+        _floor(rows, _less(rows, bound, origin), width) for bound in (rows.start, _less(rows, rows.end, unit))
     )
     return first, last
 
 
 def _floor(rows: Rows, number: str, width: str) -> str:
     """SQL: how many whole widths a number has, rounded down."""
-    rest = f"try_subtract({number}, pmod({number}, {width}))"
+    rest = _less(rows, number, f"pmod({number}, {width})")
     if isinstance(rows.scale.kind, T.DecimalType):
-        return f"try_cast(round({rest} / {width}) as bigint)"
+        return f"try_cast(round(try_divide({rest}, {width})) as bigint)"
     return f"({rest} div {width})"
 
 
@@ -117,7 +145,7 @@ def _error(rows: Rows, what: str) -> str:
     """SQL: the error of a row that cannot be spread over windows."""
     start, end = (f"coalesce(cast({rows.scale.bound(n)} as string), 'null')" for n in (rows.start, rows.end))
     remedy = ". Give a larger width or a nearer origin, shorten the interval, or cast its bounds to a wider type."
-    columns = " and ".join(name.replace("'", "\\'") for name in rows.named)
+    columns = " and ".join(name.replace("\\", "\\\\").replace("'", "\\'") for name in rows.named)
     text = f"concat('{MARK}DataError: the interval of {columns} from ', {start}, ' to ', {end}, ' {what}{remedy}')"
     return f"raise_error({text})"
 
@@ -130,6 +158,12 @@ def _width(rows: Rows, request: Request) -> str:
             f"width={request.width!r} is not a whole number of what bounds of type {rows.scale.kind.simpleString()} "
             "can tell apart; use a larger width that is one, or cast the bounds to a finer type.",
             argument="width",
+        )
+    if isinstance(rows.scale.kind, T.DecimalType) and rows.scale.kind.scale > _MOST_SCALE:
+        raise PlanError(
+            f"bounds of type {rows.scale.kind.simpleString()} have more than {_MOST_SCALE} digits after the point, too "
+            "many for windows; cast them to fewer.",
+            argument="interval",
         )
     if units > LARGEST:
         raise PlanError(f"width={request.width!r} is beyond 64 bits; use a smaller one.", argument="width")
