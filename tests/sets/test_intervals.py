@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterator
+from decimal import Decimal
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,9 +14,10 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 import dovetail
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.sets.api import intervals
+from dovetail.request import parse_seconds
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 NOON = dt.datetime(2024, 3, 1, 12)
 
@@ -80,6 +84,138 @@ def test_tiles_of_dates_have_whole_days(spark: SparkSession) -> None:
         with pytest.raises(PlanError, match=r"above zero|not a length of time") as caught:
             intervals.tile("start", "end", wrong)
         assert caught.value.argument == "width"
+
+
+@pytest.fixture
+def new_york(spark: SparkSession) -> Iterator[None]:
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.timeType.enabled")
+    spark.conf.set("spark.sql.session.timeZone", before)
+
+
+KINDS: list[tuple[str, Any, str]] = [
+    ("tinyint", 3, "7"),
+    ("smallint", 1000, "1004"),
+    ("int", -3, "1"),
+    ("bigint", 3, "7"),
+    ("float", 1.5, "5.5"),
+    ("float", Decimal("1.5"), "5.5"),
+    ("float", 3, "7.0"),
+    ("double", 3, "7.0"),
+    ("date", dt.timedelta(days=1), "2024-03-10"),
+    ("date", "3 days", "2024-03-12"),
+    ("date", "48 h", "2024-03-11"),
+    ("date", 2, "2024-03-11"),
+    ("timestamp", dt.timedelta(hours=24), "2024-03-10 13:00:00"),
+    ("timestamp", "24 h", "2024-03-10 13:00:00"),
+    ("timestamp", dt.timedelta(days=-400), "2023-02-03 12:00:00"),
+    ("timestamp", dt.timedelta(microseconds=1), "2024-03-09 12:00:00.000001"),
+    ("timestamp_ntz", "24 h", "2024-03-10 12:00:00"),
+    ("interval day", "24 h", "INTERVAL '5' DAY"),
+    ("interval hour to minute", "2 h", "INTERVAL '06:05' HOUR TO MINUTE"),
+    ("interval day to second", "2 days", "INTERVAL '2 00:00:04' DAY TO SECOND"),
+    ("time(0)", "2 h", "14:00:00"),
+    ("time(6)", "2 s", "12:00:02"),
+]
+VALUES = {
+    "date": "date'2024-03-09'",
+    "timestamp": "timestamp'2024-03-09 12:00:00'",
+    "timestamp_ntz": "timestamp_ntz'2024-03-09 12:00:00'",
+    "interval day": "interval '4' day",
+    "interval hour to minute": "interval '04:05' hour to minute",
+    "interval day to second": "interval '0 00:00:04' day to second",
+    "time(0)": "cast(time'12:00:00' as time(0))",
+    "time(6)": "time'12:00:00'",
+}
+
+
+def of_value(spark: SparkSession, value: str) -> DataFrame:
+    return spark.range(1).selectExpr(f"{value} as start", f"{value} as end")
+
+
+@pytest.mark.usefixtures("new_york")
+def test_bounds_keep_their_type(spark: SparkSession) -> None:
+    for kind, amount, wanted in KINDS:
+        frame = of_value(spark, VALUES.get(kind, f"cast(4 as {kind})"))
+        less = -(dt.timedelta(seconds=parse_seconds("by", amount)) if isinstance(amount, str) else amount)
+        found = [
+            *intervals.shift("start", "end", amount),
+            *intervals.expand("start", "end", less, amount),
+            intervals.flank("start", "end", amount, "right")[1],
+            intervals.flank("start", "end", less)[0],
+        ]
+        made = frame.select(*(column.alias(f"c{n}") for n, column in enumerate(found)))
+        assert {field.dataType.simpleString() for field in made.schema} == {kind}, (kind, amount)
+        texts = made.selectExpr(*(f"cast({name} as string)" for name in made.columns)).collect()[0]
+        assert set(texts) == {wanted}, (kind, amount)
+
+
+@pytest.mark.usefixtures("new_york")
+def test_limits_have_the_type_of_bounds(spark: SparkSession) -> None:
+    for kind, limit, wanted in (
+        ("timestamp_ntz", dt.datetime(2024, 3, 10, 2, 30, 0, 5), "2024-03-10 02:30:00.000005"),
+        ("timestamp_ntz", dt.datetime.max, "9999-12-31 23:59:59.999999"),
+        ("timestamp", dt.datetime(2024, 3, 10, 12, tzinfo=dt.UTC), "2024-03-10 08:00:00"),
+        ("tinyint", 5, "5"),
+        ("smallint", 5, "5"),
+        ("float", 5.5, "5.5"),
+        ("decimal(9,2)", Decimal("5.25"), "5.25"),
+        ("decimal(38,10)", Decimal("1E+2"), "100.0000000000"),
+        ("date", dt.date(2025, 1, 1), "2025-01-01"),
+        ("interval day", dt.timedelta(days=9), "INTERVAL '9' DAY"),
+        ("time(0)", dt.time(13), "13:00:00"),
+    ):
+        frame = of_value(spark, VALUES.get(kind, f"cast(4 as {kind})"))
+        start, end = intervals.trim("start", "end", low=limit, high=limit)
+        made = frame.select(start.alias("start"), end.alias("end"))
+        assert {field.dataType.simpleString() for field in made.schema} == {kind}, (kind, limit)
+        assert made.selectExpr("cast(start as string)").collect()[0][0] == wanted
+        assert made.where("end = start").count() == 0
+    moment = of_value(spark, VALUES["timestamp"]).select(intervals.trim("start", "end", at(20_000))[0])
+    assert moment.collect()[0][0] == at(20_000)
+
+
+@pytest.mark.usefixtures("new_york")
+def test_tiles_keep_the_type_of_bounds(spark: SparkSession) -> None:
+    for kind, low, high, width, wanted in (
+        ("date", "2024-03-09", "2024-03-12", "1 day", ["2024-03-09", "2024-03-10", "2024-03-11", "2024-03-12"]),
+        ("date", "2024-03-09", "2024-03-12", dt.timedelta(days=2), ["2024-03-09", "2024-03-11", "2024-03-12"]),
+        (
+            "timestamp",
+            "2024-03-09 12:00:00",
+            "2024-03-11 13:00:00",
+            "24 h",
+            ["2024-03-09 12:00:00", "2024-03-10 13:00:00", "2024-03-11 13:00:00"],
+        ),
+        ("tinyint", "120", "127", 4, ["120", "124", "127"]),
+    ):
+        frame = spark.range(1).selectExpr(f"cast('{low}' as {kind}) as start", f"cast('{high}' as {kind}) as end")
+        made = frame.select(F.inline(intervals.tile("start", "end", width)))
+        assert {field.dataType.simpleString() for field in made.schema} == {kind}
+        texts = sorted(map(tuple, made.selectExpr("cast(start as string)", "cast(end as string)").collect()))
+        assert texts == list(pairwise(wanted))
+
+
+def test_wide_decimals_are_moved_exactly_or_refused(spark: SparkSession) -> None:
+    unit = Decimal("0.0000000001")
+    for kind in ("decimal(37, 10)", "decimal(38, 6)"):
+        frame = spark.createDataFrame([(Decimal(1), Decimal(2))], f"start {kind}, end {kind}")
+        least = unit if "10" in kind else Decimal("0.000001")
+        assert tuple(frame.select(*intervals.expand("start", "end", least)).collect()[0]) == (1 - least, 2 + least)
+    frame = spark.createDataFrame([(Decimal(1), Decimal(2))], "start decimal(38, 10), end decimal(38, 10)")
+    for start, _ in (intervals.expand("start", "end", unit), intervals.shift("start", "end", 1)):
+        with pytest.raises(DataError, match=r"cast the bounds to decimal\(37, s\) or fewer"):
+            frame.select(start).collect()
+
+
+def test_amounts_that_types_of_bounds_do_not_hold(spark: SparkSession) -> None:
+    frame = spark.range(1).selectExpr("cast(4 as tinyint) as start", "cast(5 as tinyint) as end")
+    for amount, wanted in ((1000, 1004), (2**40, 2**40 + 4), (0.5, 4.5), (Decimal("0.25"), Decimal("4.25"))):
+        assert frame.select(intervals.shift("start", "end", amount)[0]).collect()[0][0] == wanted
+    assert frame.select(intervals.shift("start", "end", float("inf"))[0]).collect()[0][0] == float("inf")
 
 
 def test_wrong_amounts() -> None:

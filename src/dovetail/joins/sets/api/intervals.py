@@ -4,6 +4,12 @@ Each takes the start and end columns, by name or as Columns, and gives a pair of
 Amounts are numbers, and for times a timedelta or text such as "10 min"; or Columns. Null bounds stay null; an interval
 may become empty or inverted.
 
+Bounds keep their type where an amount fits it: dates with whole days stay dates. A length of time moves a timestamp by
+exactly that long, also where clocks change. Columns see no schema before Spark resolves them, so what follows from the
+types of the bounds is an error of the query: decimals of 38 digits, of which Spark drops some, are a `DataError`.
+Spark's own rules hold for all other pairs: decimals become a digit wider, int with 0.5 is double, a date with "6 h" is
+a timestamp, time(0) with seconds is time(6); and for amounts and limits that are Columns.
+
 >>> from pyspark.sql import functions as F
 >>> calls = spark.createDataFrame([(10, 14)], "start int, end int")
 >>> start, end = dovetail.intervals.expand("start", "end", 3)
@@ -23,42 +29,45 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.errors import PlanError
+from dovetail.joins.sets.api.literals import fitted
 from dovetail.request import one_of, parse_seconds
 from dovetail.spark.task_errors import MARK, translate_task_errors
 
 Bounds = tuple[Column, Column]
+_INEXACT = r"^decimal\(38,([7-9]|[1-3][0-9])\)"  # Spark keeps six digits after the point whatever the precision
 
 
 def expand(start: str | Column, end: str | Column, by: Any, after: Any = None) -> Bounds:
     """The interval made longer by `by` on both sides, or by `after` at its end if that is given; below zero shorter."""
     low, high = _column(start), _column(end)
-    return low - _amount("by", by), high + _amount("after", by if after is None else after)
+    return _moved(low, "by", by, back=True), _moved(high, "after", by if after is None else after)
 
 
 def shift(start: str | Column, end: str | Column, by: Any) -> Bounds:
     """The interval moved by an amount, towards larger values unless it is below zero."""
-    amount = _amount("by", by)
-    return _column(start) + amount, _column(end) + amount
+    return _moved(_column(start), "by", by), _moved(_column(end), "by", by)
 
 
 def trim(start: str | Column, end: str | Column, low: Any = None, high: Any = None) -> Bounds:
     """The interval cut to lie between two limits, values or Columns; None leaves a side as it is.
 
-    One that lies outside becomes empty or inverted: filter start < end.
+    One that lies outside becomes empty or inverted: filter start < end. A datetime without a zone is the same reading
+    where bounds are timestamp_ntz.
     """
     first, last = _column(start), _column(end)
+    least, most = fitted(first, low), fitted(last, high)
     return (
-        first if low is None else F.when(first < _value(low), _value(low)).otherwise(first),
-        last if high is None else F.when(last > _value(high), _value(high)).otherwise(last),
+        first if low is None else F.when(first < least, least).otherwise(first),
+        last if high is None else F.when(last > most, most).otherwise(last),
     )
 
 
 def flank(start: str | Column, end: str | Column, width: Any, side: Literal["left", "right"] = "left") -> Bounds:
     """The interval of this width that ends where the given one starts, or begins where it ends (`right`)."""
-    amount = _amount("width", width)
+    low, high = _column(start), _column(end)
     if one_of("side", side, ("left", "right")) == "left":
-        return _column(start) - amount, _column(start)
-    return _column(end), _column(end) + amount
+        return _moved(low, "width", width, back=True), low
+    return high, _moved(high, "width", width)
 
 
 def tile(start: str | Column, end: str | Column, width: Any) -> Column:
@@ -67,7 +76,8 @@ def tile(start: str | Column, end: str | Column, width: Any) -> Column:
     Bounds are whole numbers, dates or timestamps. `F.inline` or `F.explode` gives a row for each piece. For windows
     that all rows share use `interval_window`.
     """
-    low, high, step = _column(start), _column(end), _step(width)
+    low, high = _column(start), _column(end)
+    step = _step(low, width)
 
     def piece(at: Column) -> Column:
         stop = F.when(F.try_add(at, step) < high, at + step).otherwise(high)  # beyond the type of the bounds it is null
@@ -78,12 +88,11 @@ def tile(start: str | Column, end: str | Column, width: Any) -> Column:
     given = None if isinstance(width, Column) else _given("width", width)
     if not isinstance(given, timedelta) or given % timedelta(days=1) == timedelta(0):
         return tiles
-    translate_task_errors()
     text = f"width={width!r} is no whole number of days, but bounds are dates; cast them to timestamp_ntz."
-    return F.when(F.typeof(low) == "date", F.raise_error(F.lit(f"{MARK}DataError: {text}"))).otherwise(tiles)
+    return _refuse(F.typeof(low) == "date", text, tiles)
 
 
-def _step(width: Any) -> Column:
+def _step(low: Column, width: Any) -> Column:
     """The width as a step of whole units; `PlanError` for one that is none."""
     if isinstance(width, Column):
         return width
@@ -91,26 +100,34 @@ def _step(width: Any) -> Column:
     if isinstance(given, timedelta):
         if given <= timedelta(0):
             raise PlanError(f"width={width!r} must be above zero.", argument="width")
-        return F.lit(given)
+        return fitted(low, given)
     if isinstance(given, bool) or not isinstance(given, (int, float, Decimal)) or given <= 0 or given != int(given):
         raise PlanError(
             f"width={width!r} must be a whole number above zero, or a length of time; bounds of other numbers are cut "
             "by interval_window.",
             argument="width",
         )
-    return F.lit(int(given))
+    return fitted(low, int(given))
+
+
+def _moved(bound: Column, argument: str, by: Any, back: bool = False) -> Column:
+    """The bound plus the amount, or less it; decimals that Spark cannot add exactly are a `DataError`."""
+    amount = fitted(bound, _given(argument, by))
+    moved = bound - amount if back else bound + amount
+    text = (
+        f"{argument}: sums of bounds of 38 digits are not exact in Spark; cast the bounds to decimal(37, s) or fewer."
+    )
+    return _refuse(F.typeof(bound).rlike(_INEXACT), text, moved)
+
+
+def _refuse(condition: Column, text: str, value: Column) -> Column:
+    """The value, or a `DataError` of the query; the condition is about types, so that plans do not have it."""
+    translate_task_errors()
+    return F.when(condition, F.raise_error(F.lit(f"{MARK}DataError: {text}"))).otherwise(value)
 
 
 def _column(given: str | Column) -> Column:
     return F.col(given) if isinstance(given, str) else given
-
-
-def _value(given: Any) -> Column:
-    return given if isinstance(given, Column) else F.lit(given)
-
-
-def _amount(argument: str, given: Any) -> Column:
-    return _value(_given(argument, given))
 
 
 def _given(argument: str, value: Any) -> Any:
