@@ -5,6 +5,7 @@ Spark gives a Python worker that it starts without its daemon ten seconds to con
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 _TOO_SLOW = (
@@ -24,3 +25,10 @@ def raise_failure(log: Path) -> None:
         log.unlink()
         raise TooBusyError
     raise AssertionError(said[-4000:])
+
+
+def clear_unbegun(checkpoint: Path) -> None:
+    """Remove what a query left that was killed while it logged its first micro-batch, as Spark asks for."""
+    if not any((checkpoint / "offsets").glob("[0-9]*")):
+        for log in ("offsets", "commits", "state"):
+            shutil.rmtree(checkpoint / log, ignore_errors=True)

@@ -195,6 +195,7 @@ def test_changes_that_a_checkpoint_cannot_bear(spark: SparkSession, tmp_path: Pa
         checkpoint.admit(pipeline.of("sink"))
         for sink in pipeline.of("sink"):
             (tmp_path / "checkpoint" / sink.name / "offsets").mkdir(parents=True)
+            (tmp_path / "checkpoint" / sink.name / "offsets" / "0").write_text("v1")
         with (
             pytest.raises(ConfigError, match="another run uses the checkpoint"),
             Checkpoint(spark, pipeline, str(tmp_path / "checkpoint")),
@@ -245,6 +246,18 @@ type = "parquet"
 from = "both"
 path = "out"
 """
+
+
+def test_a_run_that_was_killed_while_it_logged_its_first_micro_batch_begins_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark has written a file and not yet renamed it: it would not begin beside it."""
+    file = written(tmp_path, STREAM)
+    left = tmp_path / "checkpoint" / "list" / "offsets"
+    left.mkdir(parents=True)
+    (left / ".0.tmp").write_text("v1")
+    run(spark, file, once=True)
+    check_tables(tmp_path)
 
 
 def test_sources_in_another_order_or_elsewhere_are_refused(

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from bench.context import BenchContext
 from bench.experiments.interval.runs import AMPLE, JOINS, ROWS_A_BATCH, Side, TopOverlaps, pairs
-from dovetail.engine.exchange.delivery import CELL, LEFT, RIGHT, SIDE
+from dovetail.engine.exchange.bundles import opened
+from dovetail.engine.exchange.delivery import CELL, SIDES
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
@@ -122,7 +122,9 @@ def top_task(task: TopTask, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Re
     if not delivered:
         return
     cell = task.cell
-    sides = [_side_rows(delivered, number, columns) for number, columns in ((LEFT, cell.left), (RIGHT, cell.right))]
+    sides = [
+        _side_rows(delivered, cell, side, columns) for side, columns in zip(SIDES, (cell.left, cell.right), strict=True)
+    ]
     began = time.perf_counter()
     spec = _spec(task, int(delivered[0][CELL][0].as_py()))
     left, right = ((int64s(side["_start"].to_numpy()), int64s(side["_end"].to_numpy())) for side in sides)
@@ -151,12 +153,13 @@ def _spec(task: TopTask, cell: int) -> Any:
     )
 
 
-def _side_rows(delivered: list[pa.RecordBatch], number: int, columns: SideColumns) -> pa.Table:
+def _side_rows(delivered: list[pa.RecordBatch], cell: CellJoin, side: str, columns: SideColumns) -> pa.Table:
     """The rows of one side from all packets, by start, as the operators name them."""
-    packets = pa.Table.from_batches([batch.filter(pa.array(np.asarray(batch[SIDE]) == number)) for batch in delivered])
+    assert cell.schemas is not None, "a join without keys has packets"  # noqa: S101  (by the plan)
+    found = [rows for batch in delivered for name, rows in opened(batch, cell.schemas) if name == side]
     names = {columns.start: "_start", columns.end: "_end"}
-    rows = {names.get(name, name): pc.list_flatten(packets[place]) for name, place in columns.columns.items()}
-    return pa.table(rows).sort_by("_start").combine_chunks()
+    rows = pa.Table.from_batches(found, cell.schemas[side])
+    return rows.rename_columns([names.get(name, name) for name in rows.column_names]).sort_by("_start").combine_chunks()
 
 
 Seconds = dict[str, dict[int, Spread]]

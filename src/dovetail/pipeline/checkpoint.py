@@ -100,6 +100,8 @@ class Checkpoint:
         writers, places = self.dead_letter_writers(), _dead_letters(self._pipeline)
         for sink in sinks:
             begun = self._known[sink.name].get("id") if self._has_begun(sink) else None
+            if begun is None:
+                self._clear(sink)
             self._known[sink.name] = {
                 "id": begun or uuid.uuid4().hex,
                 "steps": self._steps(sink),
@@ -144,6 +146,11 @@ class Checkpoint:
     def _has_begun(self, sink: Step) -> bool:
         """Whether the query of a sink has a checkpoint; if its files were removed, it starts again."""
         return _has_begun(self._files, self.of(sink))
+
+    def _clear(self, sink: Step) -> None:
+        """Remove what a run left that was killed while it logged its first micro-batch; Spark wants the place empty."""
+        for log in ("offsets", "commits", "state"):
+            self._files.delete(f"{self.of(sink)}/{log}")
 
     def _changes(self, sink: Step) -> Iterator[Problem]:
         if not self._has_begun(sink):
@@ -192,7 +199,8 @@ class Checkpoint:
 
 
 def _has_begun(files: Files, place: str) -> bool:
-    return files.exists(f"{place}/offsets")
+    """Whether a micro-batch was logged there."""
+    return next(files.files(f"{place}/offsets"), None) is not None
 
 
 def _target(step: Mapping[str, Any]) -> dict[str, Any] | None:

@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tests.busy_machine import TooBusyError, raise_failure
+from tests.busy_machine import TooBusyError, clear_unbegun, raise_failure
 from tests.online.frame.cases import Feed, answers, bag
 
 _SCRIPT = Path(__file__).with_name("killed_query.py")
@@ -171,6 +171,8 @@ def _wait(
 def _started(place: Path, alive: Sequence[Life], owed: str, rng: random.Random) -> subprocess.Popen[bytes]:
     changed = [str(rng.choice(some)) for some in ((1, 2, 3), (2, 3, 5), (1, 2, 20))]  # cores, partitions, memory
     (place / "started").unlink(missing_ok=True)
+    for life in alive:
+        clear_unbegun(life.place / "checkpoint")
     with (place / "log").open("ab") as log:
         query = subprocess.Popen(
             [sys.executable, str(_SCRIPT), str(place), owed, *changed, *(str(life.place) for life in alive)],

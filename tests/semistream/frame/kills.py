@@ -22,7 +22,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from pyarrow import parquet
-from tests.busy_machine import TooBusyError, raise_failure
+from tests.busy_machine import TooBusyError, clear_unbegun, raise_failure
 from tests.semistream.frame.cases import drop_file, page_store
 
 from dovetail.joins.semistream.master.page_file.generation import versions
@@ -60,6 +60,8 @@ def run_killed(
     rng, generation, killed = random.Random(seed), 0, 0  # noqa: S311  (moments, not secrets)
     while True:
         (place / "started").unlink(missing_ok=True)
+        for mode in modes:
+            clear_unbegun(place / mode / "checkpoint")
         query = _started(place, modes, killed)
         end, wanted = None, _commits(place, modes) + rng.randrange(2)
         while query.poll() is None:
@@ -111,6 +113,8 @@ def run_killed_changes(place: Path, kills: int, seed: int, files: int) -> list[d
     rng, killed = random.Random(seed), 0  # noqa: S311  (moments, not secrets)
     while True:
         (place / "started").unlink(missing_ok=True)
+        for mode in modes:
+            clear_unbegun(place / mode / "checkpoint")
         query = _started(place, (), killed, _CHANGES)
         end, wanted = None, _commits(place, modes) + rng.randrange(3)
         while query.poll() is None:
