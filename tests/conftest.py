@@ -123,3 +123,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config)
     )
     yield spark
     spark.stop()
+
+
+@pytest.fixture
+def times_of_day(spark: SparkSession) -> Iterator[None]:
+    """Columns of type time, which Spark takes in part only without a setting."""
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    yield
+    spark.conf.unset("spark.sql.timeType.enabled")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, Any, Literal
@@ -130,13 +129,6 @@ TIMES = {
     "time(6)": [dt.time(23, 59, n) for n in range(8)],
 }
 NEAR = {"date": dt.timedelta(days=2), "double": 0.5, "decimal(9,2)": Decimal("0.5"), "decimal(30,2)": 0.5}
-
-
-@pytest.fixture
-def times_of_day(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.timeType.enabled", "true")
-    yield
-    spark.conf.unset("spark.sql.timeType.enabled")
 
 
 @pytest.mark.usefixtures("times_of_day")

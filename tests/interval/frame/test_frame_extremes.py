@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import time
 from decimal import Decimal
 from math import inf
@@ -57,13 +56,6 @@ def test_the_largest_doubles(spark: SparkSession, rows: list[tuple[Any, Any]]) -
     assert dovetail.interval_join(frame, frame, max_gap=1.0).count() >= wanted
     within = dovetail.band_join(frame, frame, within=("start", "start", -1e308, 1e308))
     assert within.count() == sum(a == c or -1e308 <= a - c <= 1e308 for a, _ in rows for c, _ in rows)
-
-
-@pytest.fixture
-def times_of_day(spark: SparkSession) -> Iterator[None]:
-    spark.conf.set("spark.sql.timeType.enabled", "true")
-    yield
-    spark.conf.unset("spark.sql.timeType.enabled")
 
 
 @pytest.mark.usefixtures("times_of_day")

@@ -278,6 +278,8 @@ def test_tables_and_parquet_files_are_read_with_the_access_of_spark(server: Obje
         _named(delta_source("s3a://data/delta", "k", reached)),
         _named(iceberg_source(None, metadata.replace("s3://", "s3a://"), "k", reached)),
         _named(ParquetSource("s3a://data/files", ("k",), reached)),
+        _named(ParquetSource("s3://data/files", ("k",), reached)),
+        _named(delta_source("s3://data/delta", "k", reached)),
     ]
     for store in stores:
         again = pickle.loads(pickle.dumps(store))  # noqa: S301  (pickled here)

@@ -158,8 +158,7 @@ class ParquetSource(NoHistory):
 
     def dataset(self) -> ds.Dataset:
         """The files there are now."""
-        plain = "://" in self.path and not self.path.startswith(("s3a:", "s3n:"))
-        system, path = fs.FileSystem.from_uri(self.path) if plain else system_at(self.path, self.access)
+        system, path = system_at(self.path, self.access)
         self._check_has_no_log(system, path)
         found = ds.dataset(path, filesystem=system, format="parquet", partitioning="hive")
         if not found.files:
