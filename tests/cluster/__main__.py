@@ -1,4 +1,4 @@
-"""`make cluster`: starts a Spark cluster on four hosts and an object store on a fifth, runs checks on a sixth.
+"""`make cluster`: starts a Spark cluster on four hosts, an object store and HDFS on two more, runs checks on a seventh.
 
     python -m tests.cluster [arguments of pytest]
 
@@ -21,7 +21,7 @@ import venv
 from pathlib import Path
 from typing import Any
 
-from tests.cluster.hosts import DRIVER, MASTER, ROOT, STORE, WORKERS, Host, alone, make_switch, on, refusal
+from tests.cluster.hosts import DRIVER, HDFS, MASTER, ROOT, STORE, WORKERS, Host, alone, make_switch, on, refusal
 from tests.cluster.jars import fetch
 from tests.quick_java import QUICK_JAVA
 
@@ -99,6 +99,7 @@ def inside(arguments: list[str]) -> int:
     started = time.monotonic()
     spark = f"spark://{MASTER.name}:7077"
     _start(STORE, sys.executable, "-m", "tests.cluster.store")
+    _start(HDFS, sys.executable, "-m", "tests.cluster.hdfs")
     _start(MASTER, *_SPARK, "org.apache.spark.deploy.master.Master", "--host", MASTER.name, "--port", "7077")
     _wait_for(0)
     for host in WORKERS:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from tests.cluster.hdfs import hdfs_place_for
 from tests.cluster.hosts import MOUNTED
 from tests.cluster.jars import connectors, store_connector
 from tests.cluster.store import SETTINGS, place_for
@@ -61,8 +62,8 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture
 def shared(request: pytest.FixtureRequest) -> Remote:
-    """A directory of the object store, which is all that hosts share."""
-    return place_for(_name(request))
+    """A directory of the object store, or of HDFS where a test is for both."""
+    return (hdfs_place_for if getattr(request, "param", "s3a") == "hdfs" else place_for)(_name(request))
 
 
 @pytest.fixture
@@ -71,6 +72,12 @@ def mounted(request: pytest.FixtureRequest) -> Path:
     place = MOUNTED / _name(request)
     place.mkdir()
     return place
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Families and pipelines have their files in the object store, and on HDFS."""
+    if "shared" in metafunc.fixturenames and metafunc.module.__name__.endswith(("families", "pipeline")):
+        metafunc.parametrize("shared", ["s3a", "hdfs"], indirect=True)
 
 
 def _name(request: pytest.FixtureRequest) -> str:

@@ -7,11 +7,12 @@ ends all processes of all hosts and removes their networks and directories; noth
     driver               where the checks run
     master, worker1..3   Spark's standalone manager
     store                an object store with the protocol of S3
+    hdfs                 a name node and a data node of HDFS
 
 The installed environment is the file system of this machine, read-only, as a container image would be. Everything that
-can be written is a host's own: /tmp, /var/tmp, /dev/shm, and below /home its home and its data. Hosts share the network
-and the object store. `MOUNTED` is one directory on all of them, as a network file system would be: only the checks of
-what such a directory is good for (test_places.py), and those over Spark Connect, use it.
+can be written is a host's own: /tmp, /var/tmp, /dev/shm, and below /home its home and its data. Hosts share the
+network, the object store and HDFS. `MOUNTED` is one directory on all of them, as a network file system would be: only
+the checks of what such a directory is good for (test_places.py), and those over Spark Connect, use it.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ class Host:
 
 DRIVER, MASTER = Host("driver", 2), Host("master", 10)
 WORKERS = (Host("worker1", 11), Host("worker2", 12), Host("worker3", 13, has_home=False))
-STORE = Host("store", 20)
-HOSTS = (DRIVER, MASTER, *WORKERS, STORE)
+STORE, HDFS = Host("store", 20), Host("hdfs", 30)
+HOSTS = (DRIVER, MASTER, *WORKERS, STORE, HDFS)
 
 
 def run(*command: object) -> None:

@@ -1,4 +1,4 @@
-"""Files from Maven Central, fetched by Spark itself: a Kafka broker, and Spark's connectors for Kafka, Avro and S3.
+"""Files from Maven Central, fetched by Spark itself: a Kafka broker, HDFS, and connectors for Kafka, Avro and S3.
 
 `fetch` runs outside the hosts, which have no network but their own. What it fetches stays in the cache of Dovetail. The
 connectors for Kafka and Avro are those that the example names, so that its lines are resolved here.
@@ -24,6 +24,7 @@ _NAMED: dict[str, str] = tomllib.loads(EXAMPLE.read_text())["pipeline"]["spark"]
 _PROVIDER = "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.1.0-preview1"
 _BROKER = "org.apache.kafka:kafka_2.13:4.1.1"
 _HADOOP = "org.apache.hadoop:hadoop-aws:{}"
+_HDFS = "org.apache.hadoop:hadoop-client-minicluster:{}"
 _SDK = ("s3", "s3-transfer-manager", "sts", "apache-client", "netty-nio-client")
 _SDK_VERSION = "2.35.4"
 """The version that hadoop-aws names. Its bundle has every service of AWS, 690 MB; these parts are 14 MB."""
@@ -37,6 +38,7 @@ def fetch(env: dict[str, str]) -> None:
     _fetch("broker", [_BROKER], "", env)
     store = [_HADOOP.format(_hadoop_version(env)), *(f"software.amazon.awssdk:{part}:{_SDK_VERSION}" for part in _SDK)]
     _fetch("s3", store, _NOT_FOR_S3, env)
+    _fetch("hdfs", [_HDFS.format(_hadoop_version(env))], _PROVIDED, env)
     _fetch(_KAFKA, _NAMED["spark.jars.packages"].split(","), _NAMED.get("spark.jars.excludes", ""), env)
     _fetch("token", [_PROVIDER], "", env)
     (token,) = (jar for jar in jars("token") if _NAMED["spark.jars"].rpartition("/")[2] in jar.name)

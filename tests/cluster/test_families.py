@@ -46,13 +46,13 @@ def frame(spark: SparkSession, rows: Rows) -> DataFrame:
 
 
 def write_files(place: Remote, rows: Rows, parts: int) -> None:
-    """The rows as so many Parquet files in the object store."""
+    """The rows as so many Parquet files."""
     for at in range(parts):
         write_table(table(rows[at::parts]), place / f"{at}.parquet")
 
 
 def stream(spark: SparkSession, place: Remote, rows: Rows, parts: int = 2) -> DataFrame:
-    """A stream of files in the object store, one a micro-batch."""
+    """A stream of files, one a micro-batch."""
     write_files(place, rows, parts)
     names = ", ".join(f"{name} long" for name in rows[0])
     return spark.readStream.schema(names).option("maxFilesPerTrigger", 1).parquet(str(place))
@@ -96,6 +96,12 @@ def expected(pairs: list[oracle.Pair]) -> Any:
 def test_interval_join(spark: SparkSession, how: dict[str, Any]) -> None:
     left, right = frame(spark, LEFT), frame(spark, RIGHT)
     assert bag(dovetail.interval_join(left, right, on=ON, memory="4MB", **BOUNDS, **how)) == expected(PAIRS)
+
+
+def test_interval_join_written_by_tasks(spark: SparkSession, shared: Remote) -> None:
+    plan = dovetail.plan_interval_join(frame(spark, LEFT), frame(spark, RIGHT), on=ON, **BOUNDS)
+    plan.write_parquet(str(shared / "out"))
+    assert bag(spark.read.parquet(str(shared / "out"))) == expected(PAIRS)
 
 
 def test_interval_counts(spark: SparkSession) -> None:
@@ -192,6 +198,14 @@ def test_enrich(spark: SparkSession, shared: Remote) -> None:
     for exchange in ("none", "master"):
         answers = dovetail.enrich(frame(spark, ORDERS), store, on="k", how="left", memory="4MB", exchange=exchange)
         assert bag(answers) == ENRICHED
+
+
+def test_dead_letters(spark: SparkSession, shared: Remote) -> None:
+    store = dovetail.MasterStore.build(frame(spark, MASTER), str(shared / "m.pages"), key="k")
+    misses = dovetail.dead_letter(str(shared / "letters"))
+    found = drain(dovetail.enrich(stream(spark, shared / "in", ORDERS), store, on="k", on_miss=misses), shared)
+    letters = {row.order for row in spark.read.parquet(str(shared / "letters")).collect()}
+    assert letters == {row["order"] for row in ORDERS} - {row.order for row in found.collect()}
 
 
 @pytest.mark.parametrize("mode", ["per_batch", "carry"])

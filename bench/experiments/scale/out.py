@@ -70,7 +70,7 @@ def write_data(place: Path, rows: int) -> None:
     table = pa.table({"key": master, "word": pa.array([f"word {n} of the master data" for n in master])})
     write_pages(place / "master", table, "key", unique=True)
     write_pages(place / "remote", table, "key", unique=True, page=REMOTE_PAGE)
-    Weather(max(2, rows // 12_500), 2, FIRST_YEAR + 4).write(place / "weather")
+    Weather(max(2, rows // 1_000), 2, FIRST_YEAR + 4).write(place / "weather")
 
 
 def joins(spark: SparkSession, place: Path, server: ObjectStore) -> dict[str, tuple[float, Join]]:

@@ -20,7 +20,8 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from dovetail.engine.storage.files import Place, access_of, located
-from dovetail.engine.storage.remote import ATTEMPTS, S3_SCHEMES, Remote, S3Access
+from dovetail.engine.storage.hdfs import PREFIXES, HdfsAccess
+from dovetail.engine.storage.remote import ATTEMPTS, S3_SCHEMES, Access, Remote, S3Access
 from dovetail.errors import ConfigError
 from dovetail.spark.frames import is_connect, parallelism
 from dovetail.spark.settings import local_cores
@@ -42,14 +43,16 @@ def place_of(spark: SparkSession | None, path: str | Path) -> Place:
         return located(path)
     setting = _settings(spark)
     place = located(path, default=setting("fs.defaultFS", "file:///"))
-    if isinstance(place, Path) or place.address.startswith("hdfs:"):
+    if isinstance(place, Path):
         return place
+    if place.is_hdfs:
+        return Remote(place.address, _hdfs_access(spark))
     return Remote(place.address, _s3_access(setting, place.host))
 
 
-def access_to(spark: SparkSession, path: str) -> S3Access | None:
-    """How a path on S3 is reached; None for all others, also of file systems that only Arrow knows."""
-    return access_of(place_of(spark, path)) if path.partition("://")[0] in S3_SCHEMES else None
+def access_to(spark: SparkSession, path: str) -> Access | None:
+    """How a path on S3 or HDFS is reached; None for all others, also of file systems that only Arrow knows."""
+    return access_of(place_of(spark, path)) if path.partition("://")[0] in (*S3_SCHEMES, "hdfs") else None
 
 
 def _settings(spark: SparkSession) -> Callable[[str, str], str]:
@@ -101,6 +104,16 @@ def _s3_access(setting: Callable[[str, str], str], bucket: str) -> S3Access:
         anonymous=anonymous,
         attempts=int(of("attempts.maximum") or ATTEMPTS),
     )
+
+
+def _hdfs_access(spark: SparkSession) -> HdfsAccess:
+    """What Spark's settings say of name services; over Spark Connect only files of Hadoop on each host say it."""
+    if is_connect(spark):
+        return HdfsAccess()
+    session: Any = spark
+    conf = session._jsparkSession.sessionState().newHadoopConf()
+    found = {prefix + rest: value for prefix in PREFIXES for rest, value in conf.getPropsWithPrefix(prefix).items()}
+    return HdfsAccess(tuple(sorted(found.items())))
 
 
 def require_shared_directory(spark: SparkSession, place: str | Place, what: str) -> None:

@@ -134,8 +134,8 @@ def _document(spark: SparkSession, place: str) -> str:
 
 
 def _stores(spark: SparkSession, addresses: Iterable[str]) -> Stores:
-    """How the buckets of these addresses are reached, with what Spark was given."""
-    remote = [place_of(spark, one) for one in addresses if one.partition("://")[0] in S3_SCHEMES]
+    """How the buckets and hosts of these addresses are reached, with what Spark was given."""
+    remote = [place_of(spark, one) for one in addresses if one.partition("://")[0] in (*S3_SCHEMES, "hdfs")]
     return {place.host: place.access for place in remote if isinstance(place, Remote)}
 
 
@@ -194,9 +194,11 @@ def _atom(name: str, value: Any) -> Any:
 
 def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
     """URI and size of the XML files of a directory or glob on a file system that Hadoop knows, sorted by name."""
-    if pattern.partition("://")[0] in S3_SCHEMES and not {*WILD, "{"} & set(pattern):
+    if pattern.partition("://")[0] in (*S3_SCHEMES, "hdfs") and not {*WILD, "{"} & set(pattern):
         return _store_paths(spark, pattern)
-    require_classic(spark, f"listing {pattern!r}", "give a local path or a directory at s3a:, or use a classic session")
+    require_classic(
+        spark, f"listing {pattern!r}", "give a local path, or a directory at s3a: or hdfs:, or use a classic session"
+    )
     gateway: Any = spark
     path = gateway._jvm.org.apache.hadoop.fs.Path(pattern)
     try:
@@ -221,8 +223,8 @@ def _store_paths(spark: SparkSession, address: str) -> list[tuple[str, int]]:
             found = [one for one in found if one.type == fs.FileType.File and one.base_name.endswith(ENDINGS)]
     except (OSError, pa.ArrowException) as error:
         raise PlanError(f"{address!r} cannot be listed: {error}", argument="collections") from error
-    scheme = address.partition("://")[0]
-    return sorted((f"{scheme}://{one.path}", one.size) for one in found)
+    start = f"{address.partition('://')[0]}://{place.host if place.is_hdfs else ''}"
+    return sorted((f"{start}{one.path}", one.size) for one in found)
 
 
 def _files(system: Any, status: Any) -> list[Any]:

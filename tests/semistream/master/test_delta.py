@@ -334,3 +334,18 @@ def test_a_renamed_partition_column_keeps_its_values(tmp_path: Path) -> None:
     (place / "_delta_log" / f"{1:020}.json").write_text(json.dumps(line))
     assert rows_of(store) == before
     assert {row["p"] for row in before} == {7}
+
+
+@pytest.mark.parametrize("scheme", ["", "file:", "file://"])
+def test_files_of_a_shallow_clone_are_another_tables(tmp_path: Path, scheme: str) -> None:
+    """A clone names its files by their whole paths."""
+    write_deltalake(tmp_path / "first", pa.table({"k": range(10), "word": [str(n) for n in range(10)]}))
+    shutil.copytree(tmp_path / "first" / "_delta_log", tmp_path / "clone" / "_delta_log")
+    log = next((tmp_path / "clone" / "_delta_log").glob("*.json"))
+    lines = [json.loads(line) for line in log.read_text().splitlines()]
+    for line in lines:
+        if "add" in line:
+            line["add"]["path"] = f"{scheme}{tmp_path}/first/{line['add']['path']}"
+    log.write_text("\n".join(map(json.dumps, lines)))
+    clone = MasterStore.delta(tmp_path / "clone", "k")
+    assert sorted(row["k"] for row in rows_of(clone)) == list(range(10))

@@ -143,6 +143,10 @@ def test_keys_are_looked_up_by_an_index_and_never_fail_the_query(postgres: Serve
     with closing(by_pair):
         found = by_pair.read_keys([numbers, words], 0)  # type: ignore[attr-defined]
         assert sorted(found["a"].to_pylist()) == list(range(1, 300))
+    with closing(MasterStore.postgres(postgres.url, "t", "c").at()) as by_day:  # a key with all rows
+        day = pa.array([date(2020, 1, 1)])
+        assert by_day.read_keys([day], 1 << 12) is None  # type: ignore[attr-defined]
+        assert by_day.read_keys([day], 1 << 20).num_rows == 20_000  # type: ignore[attr-defined]
     with closing(MasterStore.postgres(postgres.url, "t", "d").at()) as by_uuid:
         assert not by_uuid.finds_keys  # type: ignore[attr-defined]  # any text may be asked for, which a uuid is not
     with closing(MasterStore.postgres(postgres.url, "t", "c").at()) as by_day:
@@ -152,7 +156,7 @@ def test_keys_are_looked_up_by_an_index_and_never_fail_the_query(postgres: Serve
     columns = [PgColumn("a", "int4", pa.int32()), PgColumn("b", "bpchar", pa.string())]
     sent = sent_keys(columns, [numbers.slice(0, 3), words.slice(0, 3)])
     with dbapi.connect(postgres.url, autocommit=True) as connection:
-        plan = query(connection, f"EXPLAIN SELECT * FROM t r WHERE {key_condition(columns)}", sent).column(0)
+        plan = query(connection, f"EXPLAIN SELECT * FROM t r WHERE {key_condition(columns)} LIMIT 7", sent).column(0)
         assert any("Index" in line for line in plan.to_pylist())
 
 

@@ -321,3 +321,12 @@ def test_every_join_answers_rows_that_came_between_the_pages(tmp_path: Path) -> 
         found = run(ALGORITHMS[name](pages=pages, on=("k",), how="inner"), case, 400_000)
         assert found.bag == case.expected("inner"), name
     pages.close()
+
+
+def test_a_key_with_far_more_rows_than_there_is_room_for_is_not_fetched_whole(tmp_path: Path) -> None:
+    table = pa.table({"k": [7] * 5000 + list(range(100, 200)), "word": ["a word of some length"] * 5100})
+    create(tmp_path / "m.db", table, {"k": "BIGINT", "word": "TEXT"}, key=["k"])
+    with closing(MasterStore.sqlite(tmp_path / "m.db", "t", "k").at()) as pages:
+        assert pages.read_keys([pa.array([7])], 1 << 12) is None  # type: ignore[attr-defined]
+        assert pages.read_keys([pa.array([7])], 1 << 20).num_rows == 5000  # type: ignore[attr-defined]
+        assert pages.read_keys([pa.array(range(100, 200))], 0).num_rows == 100  # type: ignore[attr-defined]

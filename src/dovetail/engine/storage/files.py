@@ -26,9 +26,9 @@ from pyarrow import fs
 
 from dovetail.engine.storage.remote import (
     S3_SCHEMES,
+    Access,
     Remote,
     RemoteFile,
-    S3Access,
     get_whole,
     has_client,
     put_new,
@@ -40,7 +40,7 @@ from dovetail.errors import ConfigError, PlanError
 Place: TypeAlias = Path | Remote
 
 
-def system_at(path: str, access: S3Access | None) -> tuple[fs.FileSystem, str]:
+def system_at(path: str, access: Access | None) -> tuple[fs.FileSystem, str]:
     """Arrow's file system of a path, and the path in it; at schemes of others, or with options, as Arrow takes them."""
     found: tuple[fs.FileSystem, str]
     if path.startswith("s3://") and "?" in path:  # Arrow's own options: region, endpoint_override
@@ -54,7 +54,7 @@ def system_at(path: str, access: S3Access | None) -> tuple[fs.FileSystem, str]:
     return (fs.LocalFileSystem(), str(place)) if isinstance(place, Path) else (place.system, place.path)
 
 
-def access_of(place: Place) -> S3Access | None:
+def access_of(place: Place) -> Access | None:
     """How a remote place is reached."""
     return place.access if isinstance(place, Remote) else None
 
@@ -71,7 +71,7 @@ class Entry:
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(/.*)")
 
 
-def located(path: str | Place, access: S3Access | None = None, default: str = "file:///") -> Place:
+def located(path: str | Place, access: Access | None = None, default: str = "file:///") -> Place:
     """The place at a path; one without a scheme is on the file system `default`, as Spark takes it."""
     if isinstance(path, Remote):
         return path
@@ -90,11 +90,17 @@ def located(path: str | Place, access: S3Access | None = None, default: str = "f
         )
     if "@" in text.partition("://")[2].partition("/")[0]:
         raise PlanError("an address has no keys in it; give them to Spark, as spark.hadoop.fs.s3a.access.key.")
-    if not found[2].startswith("//"):
+    host, _, inside = found[2][2:].partition("/") if found[2].startswith("//") else ("", "", found[2])
+    host = host or _default_host(found[1], default)
+    if not host:
         raise PlanError(f"{text} has no bucket or host; write {found[1]}://..., as text.", argument="path")
-    host, _, inside = found[2][2:].partition("/")
     parts = [part for part in inside.split("/") if part]  # as Hadoop has them: "//" is one "/"
     return Remote("/".join([f"{found[1]}://{host}", *parts]), access)
+
+
+def _default_host(scheme: str, default: str) -> str:
+    """The host of fs.defaultFS, which addresses of its scheme need not name."""
+    return Remote(default).host if default.startswith(f"{scheme}://") else ""
 
 
 def _local(text: str) -> Path:
@@ -121,7 +127,7 @@ def read_range(place: Place, offset: int, nbytes: int) -> bytes:
         with place.open("rb") as file:
             file.seek(offset)
             return file.read(nbytes)
-    with reaching(place), place.system.open_input_file(place.path) as stream:
+    with reaching(place), closing(place.opened()) as stream:
         return bytes(stream.read_at(nbytes, offset)) if nbytes else b""
 
 
@@ -180,15 +186,14 @@ def create(place: Place, data: bytes, outlives_power: bool = True) -> bool:
             return _linked(temporary, place)
         finally:
             temporary.unlink(missing_ok=True)
-    if place.address.startswith("hdfs:"):
-        return _renamed(place, data)
+    made = _renamed(place, data) if place.is_hdfs else put_new(place, data)
     # A first attempt may have succeeded without an answer: then what is there is ours.
-    return put_new(place, data) or read(place) == data
+    return made or read(place) == data
 
 
 def check_creates(place: Remote) -> None:
     """`ConfigError` unless the store of this directory lets one of several writers create a file."""
-    if place.address.startswith("hdfs:") or (os.getpid(), place, place.access) in _CHECKED:
+    if place.is_hdfs or (os.getpid(), place, place.access) in _CHECKED:
         return
     probe = place / f".probe-{uuid.uuid4().hex}"
     first, second = put_new(probe, b"1"), put_new(probe, b"2")
@@ -201,7 +206,7 @@ def check_creates(place: Remote) -> None:
     _CHECKED.add((os.getpid(), place, place.access))
 
 
-_CHECKED: set[tuple[int, Remote, S3Access | None]] = set()
+_CHECKED: set[tuple[int, Remote, Access | None]] = set()
 
 
 def _temporary(place: Path, data: bytes, outlives_power: bool) -> Path:

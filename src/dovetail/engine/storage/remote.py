@@ -13,12 +13,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 from urllib.parse import SplitResult, urlsplit
 
 import pyarrow as pa
 from pyarrow import fs
 
+from dovetail.engine.storage.hdfs import HdfsAccess, hdfs_file, hdfs_system
 from dovetail.errors import ConfigError
 
 S3_SCHEMES = ("s3a", "s3", "s3n")
@@ -45,12 +46,15 @@ class S3Access:
     attempts: int = ATTEMPTS
 
 
+Access: TypeAlias = S3Access | HdfsAccess
+
+
 @dataclass(frozen=True, slots=True)
 class Remote:
     """A place on a file system that is not mounted; `address` has scheme, bucket or host, and path."""
 
     address: str
-    access: S3Access | None = field(default=None, repr=False, compare=False)
+    access: Access | None = field(default=None, repr=False, compare=False)
 
     def __truediv__(self, name: str) -> Remote:
         return Remote(f"{self.address}/{name}", self.access)
@@ -67,6 +71,11 @@ class Remote:
     def parent(self) -> Remote:
         """The place that this one is in."""
         return Remote(self.address.rpartition("/")[0], self.access)
+
+    @property
+    def is_hdfs(self) -> bool:
+        """Whether it is on HDFS; all others are object stores."""
+        return self._scheme == "hdfs"
 
     @property
     def _scheme(self) -> str:
@@ -89,6 +98,17 @@ class Remote:
         """The bucket, or host and port."""
         return self.address.partition("://")[2].partition("/")[0]
 
+    @property
+    def s3_access(self) -> S3Access:
+        """How the object store is reached."""
+        return self.access if isinstance(self.access, S3Access) else S3Access()
+
+    def opened(self) -> Any:
+        """The file, open for reading by ranges."""
+        if self.is_hdfs:
+            return hdfs_file(self.host, _hdfs_access(self.access), self.path)
+        return self.system.open_input_file(self.path)
+
 
 def put_new(place: Remote, data: bytes) -> bool:
     """A conditional write, which Arrow does not have; a store answers 409 while it settles two of them.
@@ -96,7 +116,7 @@ def put_new(place: Remote, data: bytes) -> bool:
     It is repeated then, after pauses that double up to 20 s, as often as Spark's settings allow.
     """
     bucket, _, key = place.path.partition("/")
-    access = place.access or S3Access()
+    access = place.s3_access
     with reaching(place):
         client = _client(os.getpid(), access)
         for attempt in range(max(1, access.attempts)):
@@ -119,7 +139,7 @@ def get_whole(place: Remote) -> bytes:
     """The content of a small file of S3 by one request; Arrow first asks for its size, by another one."""
     bucket, _, key = place.path.partition("/")
     with reaching(place):
-        client = _client(os.getpid(), place.access or S3Access())
+        client = _client(os.getpid(), place.s3_access)
         try:
             return bytes(client.get_object(Bucket=bucket, Key=key)["Body"].read())
         except client.exceptions.ClientError as error:
@@ -132,7 +152,7 @@ def get_whole(place: Remote) -> bytes:
 
 def has_client(place: Remote) -> bool:
     """Whether `get_whole` and `put_new` can be called here."""
-    return not place.address.startswith("hdfs:") and importlib.util.find_spec("botocore") is not None
+    return not place.is_hdfs and importlib.util.find_spec("botocore") is not None
 
 
 def _pause(seconds: float) -> None:
@@ -146,7 +166,7 @@ class RemoteFile:
     def __init__(self, place: Remote) -> None:
         self.place = place
         with reaching(place):
-            self._file = place.system.open_input_file(place.path)
+            self._file = place.opened()
             self.size = int(self._file.size())
 
     def read_all(self) -> pa.Buffer:
@@ -227,13 +247,17 @@ def _pool(pid: int) -> ThreadPoolExecutor:  # workers are forked: threads of the
 
 
 @lru_cache(maxsize=64)
-def _system(pid: int, scheme: str, host: str, access: S3Access | None) -> fs.FileSystem:
+def _system(pid: int, scheme: str, host: str, access: Access | None) -> fs.FileSystem:
     if scheme == "hdfs":
-        return fs.HadoopFileSystem.from_uri(f"hdfs://{host}")
-    found = access or S3Access()
+        return hdfs_system(host, _hdfs_access(access))
+    found = access if isinstance(access, S3Access) else S3Access()
     endpoint = urlsplit(found.endpoint if "://" in found.endpoint else f"//{found.endpoint}")
     with _connections(AT_ONCE):
         return _s3_system(found, endpoint)
+
+
+def _hdfs_access(access: Access | None) -> HdfsAccess:
+    return access if isinstance(access, HdfsAccess) else HdfsAccess()
 
 
 @contextlib.contextmanager

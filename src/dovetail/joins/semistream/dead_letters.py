@@ -28,7 +28,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from dovetail.engine.storage.files import system_at
-from dovetail.engine.storage.remote import S3Access
+from dovetail.engine.storage.remote import Access
 from dovetail.errors import ConfigError
 
 _RUNS = 64  # runs for which a worker has cleaned up
@@ -70,7 +70,7 @@ class DeadLetters:
     A context manager that removes its traces unless it was committed.
     """
 
-    def __init__(self, path: str, file: LetterFile, schema: pa.Schema, access: S3Access | None = None) -> None:
+    def __init__(self, path: str, file: LetterFile, schema: pa.Schema, access: Access | None = None) -> None:
         try:
             self._filesystem, self._directory = system_at(path, access)
         except (OSError, ValueError) as error:

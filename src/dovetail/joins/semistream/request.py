@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.storage.files import located
-from dovetail.engine.storage.remote import S3Access
+from dovetail.engine.storage.remote import Access
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as pool
 from dovetail.joins.semistream.master.store import MasterStore
@@ -168,7 +168,7 @@ class DeadLetter:
 
     path: str
     written: bool = True
-    access: S3Access | None = field(default=None, repr=False, compare=False)
+    access: Access | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         return f"dead_letter({self.path})"

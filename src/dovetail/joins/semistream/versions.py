@@ -24,7 +24,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from dovetail.engine.storage import files
 from dovetail.engine.storage.files import Place, located
-from dovetail.engine.storage.remote import Remote, S3Access
+from dovetail.engine.storage.remote import Access, Remote
 from dovetail.engine.storage.secrets import hidden
 from dovetail.errors import ConfigError
 from dovetail.joins.semistream.master.page_file.generation import sync_directory
@@ -74,7 +74,7 @@ class VersionLog:
     path: str
     mark: str | None = None
     legacy: str | None = None
-    access: S3Access | None = field(default=None, repr=False, compare=False)
+    access: Access | None = field(default=None, repr=False, compare=False)
 
     @property
     def home(self) -> Place:
@@ -300,7 +300,7 @@ def keeps_versions(store: MasterStore) -> bool:
     return store.source.keeps_versions
 
 
-def log_of(store: MasterStore, versions: str | None, access: S3Access | None = None) -> VersionLog:
+def log_of(store: MasterStore, versions: str | None, access: Access | None = None) -> VersionLog:
     """The log of a store: in the directory that was given, which stores can share, else the default one."""
     if versions is None:
         return default_log(store)

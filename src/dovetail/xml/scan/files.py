@@ -19,12 +19,12 @@ from typing import IO, Any, TypeAlias
 from urllib.parse import unquote, urlparse
 
 from dovetail.engine.storage.files import system_at
-from dovetail.engine.storage.remote import S3Access
+from dovetail.engine.storage.remote import Access
 from dovetail.errors import ConfigError, DataError, PlanError
 
 CHUNK = 1 << 19
-Stores: TypeAlias = Mapping[str, S3Access | None]
-"""How buckets of S3 are reached, by their names."""
+Stores: TypeAlias = Mapping[str, Access | None]
+"""How buckets of S3 and hosts of HDFS are reached, by their names."""
 NO_STORES: Stores = MappingProxyType({})
 _GZIP = b"\x1f\x8b"
 _LONGEST_DECLARATION = 4096

@@ -22,7 +22,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.storage.files import system_at
-from dovetail.engine.storage.remote import S3Access
+from dovetail.engine.storage.remote import Access
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
 from dovetail.spark.frames import map_in_arrow
@@ -43,7 +43,7 @@ class Target:
     compression: str
     columns: tuple[str, ...]
     schema: pa.Schema
-    access: S3Access | None = field(default=None, repr=False)
+    access: Access | None = field(default=None, repr=False)
 
     def filesystem(self) -> tuple[fs.FileSystem, str]:
         """The file system of the target and the path in it."""
@@ -72,7 +72,7 @@ def new_target(
     schema: pa.Schema,
     compression: str,
     mode: str,
-    access: S3Access | None = None,
+    access: Access | None = None,
 ) -> Target:
     """A target that is free to write to; an existing answer is an error unless mode is overwrite."""
     if mode not in ("error", "overwrite"):

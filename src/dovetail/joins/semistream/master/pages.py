@@ -142,7 +142,7 @@ class KeyedPages(Pages, Protocol):
         """All rows with one of these keys, by one request, in any order; rows of other keys may be among them.
 
         Keys may repeat and have no nulls. Where home pages are read, `room` bytes of them are held at a time. None if
-        one of the keys cannot be sent, or if home pages have more than `room` bytes of rows with these keys: then pages
+        one of the keys cannot be sent, or if there are far more rows with these keys than `room` bytes hold: then pages
         have to be read.
         """
         ...

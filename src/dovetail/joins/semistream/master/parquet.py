@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from dovetail.engine.storage.device import Device
 from dovetail.engine.storage.files import system_at
-from dovetail.engine.storage.remote import S3Access
+from dovetail.engine.storage.remote import Access
 from dovetail.engine.storage.secrets import hidden
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, key_form
@@ -130,7 +130,7 @@ class ParquetSource(NoHistory):
 
     path: str
     key: tuple[str, ...]
-    access: S3Access | None = field(default=None, repr=False, compare=False)
+    access: Access | None = field(default=None, repr=False, compare=False)
 
     def by(self, key: tuple[str, ...], schema: pa.Schema) -> ParquetSource:
         """The same files looked up by part of the key, with the index that their statistics of it make."""

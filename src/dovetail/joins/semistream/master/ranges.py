@@ -215,8 +215,8 @@ class Reader(Protocol):
         """Whether `find` takes keys of this table's types."""
         ...
 
-    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
-        """All rows with one of these keys, in any order; None if one of them cannot be sent."""
+    def find(self, key: Sequence[pa.Array], most: int) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order; None if one cannot be sent, or with more than `most`."""
         ...
 
     def rest(self) -> None:
@@ -305,9 +305,10 @@ class RangePages:
     held_bytes = 0
 
     def read_keys(self, key: Sequence[pa.Array], room: int) -> pa.RecordBatch | None:
-        """All rows with one of these keys, by one query; None if one of them cannot be sent."""
+        """All rows with one of these keys, by one query; None if one cannot be sent, or if they are too many."""
+        most = 2 * max(len(key[0]), int(room / max(self._row_bytes, 1.0)))  # a key that the master has once: always
         return self.device.call(
-            lambda: self._reader.find(key), nbytes=lambda batch: 0 if batch is None else int(batch.nbytes)
+            lambda: self._reader.find(key, most), nbytes=lambda batch: 0 if batch is None else int(batch.nbytes)
         )
 
     def rest(self) -> None:

@@ -163,8 +163,8 @@ class SnapshotReader(ABC):
         """Whether keys of these types can be sent."""
 
     @abstractmethod
-    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
-        """All rows with one of these keys, in any order; None if one of them cannot be sent."""
+    def find(self, key: Sequence[pa.Array], most: int) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order; None if one cannot be sent, or with more than `most`."""
 
     @abstractmethod
     def begin(self, connection: Any) -> tuple[str, tuple[Any, ...]]:

@@ -174,14 +174,20 @@ class SqliteReader:
         kinds = [ranges.schema.field(name).type for name in ranges.key]
         return all(pa.types.is_signed_integer(kind) or pa.types.is_string(kind) for kind in kinds)
 
-    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
-        """All rows with one of these keys, in any order, in as few statements as the limit of values allows."""
+    def find(self, key: Sequence[pa.Array], most: int) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order, in as few statements as the limit of values allows.
+
+        None with more than `most` rows.
+        """
         wanted = list(zip(*(column.to_pylist() for column in key), strict=True))
         each, rows = _MOST_VALUES // len(self.table.key), list[Any]()
         for start in range(0, len(wanted), each):
             some = wanted[start : start + each]
             values = [value for one in some for value in one]
-            rows += self._rows(f"{self.table.select} WHERE {self.table.key_in(len(some))}", values)
+            condition = f"{self.table.key_in(len(some))} LIMIT {most + 1 - len(rows)}"
+            rows += self._rows(f"{self.table.select} WHERE {condition}", values)
+            if len(rows) > most:
+                return None
         return self._batch(rows)
 
     def _batch(self, rows: list[Any]) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.storage.device import Device
 from dovetail.engine.storage.files import access_of
-from dovetail.engine.storage.remote import S3_SCHEMES, S3Access
+from dovetail.engine.storage.remote import S3_SCHEMES, Access
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.master.lake.delta import delta_source
@@ -444,7 +444,7 @@ class MasterStore:
         return self.source.explain()
 
 
-def _address(path: str | Path) -> tuple[str, S3Access | None]:
+def _address(path: str | Path) -> tuple[str, Access | None]:
     """A path as sources take it: absolute if it is local; at S3 with the access that the running session has."""
     from dovetail.joins.semistream.plan.build import page_place
 
@@ -455,7 +455,7 @@ def _address(path: str | Path) -> tuple[str, S3Access | None]:
     return str(place), access_of(place)
 
 
-def _warehouse_access(catalog: object) -> S3Access | None:
+def _warehouse_access(catalog: object) -> Access | None:
     """The session's access to the bucket of a catalog; None if it names none."""
     warehouse = dict(catalog_of(catalog)[1]).get("warehouse", "")
     scheme, _, rest = warehouse.partition("://")

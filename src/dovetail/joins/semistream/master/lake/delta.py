@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import Bool
 from dovetail.engine.storage.files import system_at
-from dovetail.engine.storage.remote import S3_SCHEMES, S3Access
+from dovetail.engine.storage.remote import S3_SCHEMES, Access, S3Access
 from dovetail.engine.storage.secrets import hidden
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
@@ -60,7 +60,7 @@ class DeltaSource(TableHistory):
     schema: pa.Schema
     physical: tuple[str, ...]
     named_at: int
-    access: S3Access | None = field(default=None, repr=False, compare=False)
+    access: Access | None = field(default=None, repr=False, compare=False)
 
     remedy = _REMEDY
 
@@ -114,7 +114,7 @@ class DeltaSource(TableHistory):
         )
 
 
-def delta_source(path: str, key: str | Sequence[str], access: S3Access | None) -> DeltaSource:
+def delta_source(path: str, key: str | Sequence[str], access: Access | None) -> DeltaSource:
     """The table at a path, with the columns of its newest version."""
     table = load(path, access, None, None)
     check_features(table, f"Delta table {hidden(path)}")
@@ -124,7 +124,7 @@ def delta_source(path: str, key: str | Sequence[str], access: S3Access | None) -
     return DeltaSource(path, names, schema, tuple(column.physical for column in fields), table.version(), access)
 
 
-def load(path: str, access: S3Access | None, number: int | None, version: str | None) -> DeltaTable:
+def load(path: str, access: Access | None, number: int | None, version: str | None) -> DeltaTable:
     """The table at a version, by default the newest; a `ConfigError` if there is none."""
     try:
         import deltalake
@@ -150,10 +150,10 @@ def load(path: str, access: S3Access | None, number: int | None, version: str | 
         raise ConfigError(f"cannot read Delta table {shown}: {reason}; correct the path, or check rights.") from None
 
 
-def storage_options(access: S3Access | None) -> dict[str, str] | None:
+def storage_options(access: Access | None) -> dict[str, str] | None:
     """The access to a bucket by the names that the package has for it; None for what the environment says."""
-    if access is None:
-        return None
+    if not isinstance(access, S3Access):
+        return dict(access.settings) if access else None
     scheme = "https" if access.ssl else "http"
     endpoint = access.endpoint if "://" in access.endpoint or not access.endpoint else f"{scheme}://{access.endpoint}"
     found = {
@@ -237,7 +237,7 @@ def listed_files(table: DeltaTable, named: Mapping[str, str]) -> list[Listed]:
     found = []
     for path, values in zip(actions.column("path").to_pylist(), partitions, strict=True):
         place = unquote(path)
-        whole = urlsplit(place).path if "://" in place else f"{root}/{place}"
+        whole = urlsplit(place).path if _is_of_another_table(place) else f"{root}/{place}"
         constants = {named[name]: value for name, value in values.items() if name in named}
         found.append(Listed(place, constants, kept.pop(whole, None)))
     if kept:
@@ -265,8 +265,13 @@ def _deletion_vectors(table: DeltaTable) -> dict[str, Bool]:
     return {name: np.asarray(mask.values, np.bool_) for name, mask in zip(names, kept, strict=True)}
 
 
-def _open(base: str, system: Any, access: S3Access | None, path: str) -> Any:
-    if "://" in path:  # of a shallow clone, whose files are another table's
+def _open(base: str, system: Any, access: Access | None, path: str) -> Any:
+    if _is_of_another_table(path):
         system, path = system_at(path, access)
         return system.open_input_file(path)
     return system.open_input_file(f"{base}/{path}")
+
+
+def _is_of_another_table(path: str) -> bool:
+    """Whether a file is named by its whole path, as those of a shallow clone are."""
+    return path.startswith("/") or bool(urlsplit(path).scheme and ":/" in path)

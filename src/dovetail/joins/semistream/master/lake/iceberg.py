@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dovetail.engine.kernels.arrays import I64
-from dovetail.engine.storage.remote import S3Access
+from dovetail.engine.storage.remote import Access, S3Access
 from dovetail.engine.storage.secrets import censored, hidden, is_secret
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
@@ -115,7 +115,7 @@ class IcebergSource(TableHistory):
 
 
 def iceberg_source(
-    catalog: object, table: str, key: str | Sequence[str], access: S3Access | None = None
+    catalog: object, table: str, key: str | Sequence[str], access: Access | None = None
 ) -> IcebergSource:
     """The table of a catalog, with the columns that it has now."""
     name, properties = catalog_of(catalog)
@@ -150,9 +150,9 @@ def catalog_of(catalog: object) -> tuple[str | None, Properties]:
     return name, tuple((str(key), str(value)) for key, value in given.items() if key != "name")
 
 
-def s3_properties(access: S3Access | None) -> dict[str, str]:
+def s3_properties(access: Access | None) -> dict[str, str]:
     """The access to a bucket by the names that the package has for it."""
-    if access is None:
+    if not isinstance(access, S3Access):
         return {}
     scheme = "https" if access.ssl else "http"
     endpoint = access.endpoint if "://" in access.endpoint or not access.endpoint else f"{scheme}://{access.endpoint}"

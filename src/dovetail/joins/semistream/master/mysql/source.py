@@ -100,10 +100,10 @@ class MySqlReader(SnapshotReader):
         """The rows of a query that selects all columns."""
         return pa.RecordBatch.from_arrays(self.table.arrays(query(connection, sql, values)), schema=self.table.schema)
 
-    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
+    def find(self, key: Sequence[pa.Array], most: int) -> pa.RecordBatch | None:
         """All rows with one of these keys, in any order, and perhaps some that a collation takes for equal.
 
-        None if one of the keys cannot be sent.
+        None if one of the keys cannot be sent, or with more than `most` rows.
         """
         try:
             wanted = list(dict.fromkeys(zip(*(column.to_pylist() for column in key), strict=True)))
@@ -114,10 +114,15 @@ class MySqlReader(SnapshotReader):
             some = wanted[start : start + _SENT]
             values = [value for one in some for value in one]
             try:
-                rows = self.rows(f"{self.table.select} WHERE {self.table.key_in(len(some))}", values)
+                condition = f"{self.table.key_in(len(some))} LIMIT {most + 1}"
+                rows = self.rows(f"{self.table.select} WHERE {condition}", values)
             except MixedCharactersError:  # the pages of such a key say that it is not there
                 return None
+            if rows.num_rows > most:
+                return None
             found.append(rows if len(wanted) <= _SENT else _exactly(rows, some, self.table))
+            if sum(batch.num_rows for batch in found) > most:
+                return None
         return pa.concat_batches(found)
 
 

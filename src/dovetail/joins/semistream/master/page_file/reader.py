@@ -25,7 +25,7 @@ from dovetail.engine.memory import format_bytes
 from dovetail.engine.rows.columns import nbytes
 from dovetail.engine.storage.device import Device
 from dovetail.engine.storage.files import Place, located
-from dovetail.engine.storage.remote import AT_ONCE, Remote, RemoteFile, S3Access, fill_ranges, overlapped
+from dovetail.engine.storage.remote import AT_ONCE, Access, Remote, RemoteFile, fill_ranges, overlapped
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.keys import Fences, key_form, last_not_above
 from dovetail.joins.semistream.master.page_file.decode import joined_pages, keyed_rows
@@ -356,7 +356,7 @@ class PageFileSource:
     path: str
     part: tuple[str, ...] = ()
     """Columns of the key that rows are looked up by, if not by all of them."""
-    access: S3Access | None = dataclasses.field(default=None, repr=False, compare=False)
+    access: Access | None = dataclasses.field(default=None, repr=False, compare=False)
 
     keeps_versions: ClassVar[bool] = True
 

@@ -73,10 +73,13 @@ class PostgresReader(SnapshotReader):
         """Whether keys of these types can be sent."""
         return can_send(self.table.key)
 
-    def find(self, key: Sequence[pa.Array]) -> pa.RecordBatch | None:
-        """All rows with one of these keys, in any order; None if one of them cannot be sent."""
+    def find(self, key: Sequence[pa.Array], most: int) -> pa.RecordBatch | None:
+        """All rows with one of these keys, in any order; None if one cannot be sent, or with more than `most`."""
         sent = sent_keys(self.table.key, key)
-        return None if sent is None else self.rows(f"{self.table.select} WHERE {key_condition(self.table.key)}", sent)
+        if sent is None:
+            return None
+        found = self.rows(f"{self.table.select} WHERE {key_condition(self.table.key)} LIMIT {most + 1}", sent)
+        return None if found.num_rows > most else found
 
     def begin(self, connection: Connection) -> tuple[str, tuple[PgColumn, ...]]:
         """Begin a transaction that sees one version."""
