@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.exchange.bundles import ROWS, BundledDelivery, Bundling, bundle_rows
+from dovetail.engine.exchange.bundles import ROWS, BundledDelivery, Bundling, InColumn, bundle_rows
 from dovetail.engine.exchange.delivery import CELL
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
@@ -68,7 +68,7 @@ def test_every_row_arrives_once(batch_rows: int, memory: int) -> None:
     sent = []
     for number, (side, rows) in enumerate(given.items()):
         batches = (rows.slice(at, batch_rows) for at in range(0, rows.num_rows, batch_rows))
-        sent += list(bundle_rows(Bundling(number, "cell", SCHEMAS[side], memory), batches))
+        sent += list(bundle_rows(Bundling(number, InColumn("cell"), SCHEMAS[side], memory), batches))
     for cell in range(5):
         found = _received(sent, cell, memory, rng.randrange(1, 9))
         for side, rows in given.items():
@@ -78,7 +78,7 @@ def test_every_row_arrives_once(batch_rows: int, memory: int) -> None:
 
 def test_copies_go_to_their_partitions() -> None:
     rows = rows_of(random.Random(3), "left", 9)  # noqa: S311  (test data)
-    [sent] = bundle_rows(Bundling(0, "cell", SCHEMAS["left"], 1 << 20, _FirstToAll()), iter([rows]))
+    [sent] = bundle_rows(Bundling(0, InColumn("cell"), SCHEMAS["left"], 1 << 20, _FirstToAll()), iter([rows]))
     assert {7, 8} < set(sent[CELL].to_pylist())
     first = tuple(map(str, rows.select(SCHEMAS["left"].names).to_pylist()[0].values()))
     assert [_received([sent], cell, 1 << 20, 3)["left"] for cell in (7, 8)] == [[first], [first]]
@@ -87,6 +87,6 @@ def test_copies_go_to_their_partitions() -> None:
 def test_rows_in_another_zone_or_width_come_as_the_schema_says() -> None:
     kinds = {"id": pa.int64(), "text": pa.large_string()}
     rows = pa.RecordBatch.from_pydict({"id": [1], "text": pa.array(["a"], kinds["text"]), "cell": pa.array([0])})
-    [sent] = bundle_rows(Bundling(0, "cell", SCHEMAS["left"], 1 << 20), iter([rows]))
+    [sent] = bundle_rows(Bundling(0, InColumn("cell"), SCHEMAS["left"], 1 << 20), iter([rows]))
     assert sent[ROWS].type == pa.binary()
     assert _received([sent], 0, 1 << 20, 1)["left"] == [("1", "a")]

@@ -35,23 +35,41 @@ class Copied(Protocol):
         ...
 
 
+class Placement(Protocol):
+    """Says where rows go."""
+
+    def cells(self, rows: pa.RecordBatch) -> I64:
+        """The partition of each row."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InColumn:
+    """A column has the partition of each row."""
+
+    name: str
+
+    def cells(self, rows: pa.RecordBatch) -> I64:
+        """The partition of each row."""
+        return int64s(np.asarray(rows[self.name], np.int64))
+
+
 @dataclass(frozen=True, slots=True)
 class Bundling:
-    """The bundles of one side: rows have the columns of `schema`, and their partition in the column `cell`.
+    """The bundles of one side: rows have the columns of `schema`, and go where `placement` says.
 
     `copied` says which rows go to other partitions, too.
     """
 
     side: int
-    cell: str
+    placement: Placement
     schema: pa.Schema
     memory: int
     copied: Copied | None = None
 
     def bundles(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """The rows, a bundle for each partition that has some."""
-        cells = int64s(np.asarray(rows[self.cell], np.int64))
-        numbers, cells = self._with_copies(rows, cells)
+        numbers, cells = self._with_copies(rows, self.placement.cells(rows))
         order = stable_order(cells)
         yield from self._bundled(rows.select(self.schema.names), int64s(numbers[order]), int64s(cells[order]))
 

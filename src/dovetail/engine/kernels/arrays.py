@@ -48,6 +48,11 @@ def int64s(array: npt.ArrayLike) -> I64:
     return readonly(array, np.int64)
 
 
+def float64s(array: npt.ArrayLike) -> F64:
+    """The array as kernel input of float64; see `readonly`."""
+    return readonly(array, np.float64)
+
+
 def raw_bytes(array: npt.ArrayLike) -> U8:
     """The array's memory as kernel input of single bytes, whatever its type."""
     return readonly(np.ascontiguousarray(array).reshape(-1).view(np.uint8), np.uint8)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I64, U8, AnyArray, Bool, int64s
+from dovetail.engine.kernels.arrays import F64, I64, U8, AnyArray, Bool, float64s, int64s
 from dovetail.engine.kernels.interning import ByteInterner, PairInterner
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.rows.columns import (
@@ -46,6 +46,16 @@ def bound_codes(bounds: Bounds) -> I64:
             raise UnsupportedError(f"{kind} has no int64 code; use at most {NARROW_DIGITS} digits, or cast to double.")
         return int64s(decimal_words(array)[1])
     return int64s(_filled(_as_integers(array)))
+
+
+def bound_positions(bounds: Bounds) -> F64:
+    """The bounds as doubles that never descend where the bounds ascend: seconds, days, or the numbers themselves."""
+    array = whole(bounds)
+    numbers = bound_numbers(array)
+    if pa.types.is_decimal(array.type):
+        return float64s(numbers / 10.0**array.type.scale)
+    micros = pa.types.is_timestamp(array.type) or pa.types.is_duration(array.type)
+    return float64s(numbers / 1e6 if micros else numbers)
 
 
 def bound_numbers(bounds: Bounds) -> AnyArray:

@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.rows.keys import KeyEncoder, bound_codes
 from dovetail.engine.rows.ties import tie_order
 from dovetail.joins.asof.operator import AsofJoin
@@ -27,14 +28,14 @@ _NONE: Copies = (int64s([]), int64s([]))
 class Carried:
     """Rows of the hot keys are copied: `reach` has the first and the last cell of each, by the hash of the key.
 
-    `spec` is the join, `hashed` the column of the hashes. The last row before a cell is copied to it, unless the join
-    looks forward only; the first one after it, unless it looks back only. Of rows at one time the one that wins the tie
-    is enough.
+    `spec` is the join, `hashed` the column of the hashes; without keys there is none. The last row before a cell is
+    copied to it, unless the join looks forward only; the first one after it, unless it looks back only. Of rows at one
+    time the one that wins the tie is enough.
     """
 
     spec: AsofJoin
     columns: tuple[str, ...]
-    hashed: str
+    hashed: str | None
     reach: Mapping[int, tuple[int, int]]
 
     def copies(self, rows: pa.RecordBatch, cells: I64) -> Copies:
@@ -50,25 +51,30 @@ class Carried:
 
     def _hot(self, rows: pa.RecordBatch) -> Iterator[tuple[I64, tuple[int, int]]]:
         """The rows of each hot key. Keys of one hash are told apart."""
+        if self.hashed is None:
+            [reach] = self.reach.values()
+            yield int64s(np.arange(rows.num_rows)), reach
+            return
         hashes = np.asarray(rows[self.hashed], np.int64)
         for key, reach in self.reach.items():
             chosen = np.flatnonzero(hashes == key)
             columns = [rows[name].take(pa.array(chosen)) for _, name in self.spec.by]
-            codes = KeyEncoder([column.type for column in columns]).encode(columns)[0] if columns else hashes[chosen]
+            codes = KeyEncoder([column.type for column in columns]).encode(columns)[0]
             for code in np.unique(codes):
                 yield int64s(chosen[codes == code]), reach
 
     def _ends(self, times: I64, cells: I64, chosen: I64, reach: tuple[int, int]) -> Iterator[tuple[I64, range]]:
         """Rows at the last or first time of their cell, and the cells that lack it."""
-        here, when = cells[chosen], times[chosen]
-        present = np.unique(here).tolist()
-        for number, cell in enumerate(present):
-            own = here == cell
+        order = chosen[stable_order(int64s(cells[chosen]))]
+        present, firsts = np.unique(cells[order], return_index=True)
+        edges, when = [*firsts.tolist(), len(order)], times[order]
+        for number, cell in enumerate(present.tolist()):
+            own, at = (part[edges[number] : edges[number + 1]] for part in (order, when))
             before, after = [reach[0], *present][number], [*present, reach[1]][number + 1]
             if self.spec.direction != "forward":
-                yield int64s(chosen[own & (when == when[own].max())]), range(cell + 1, after + 1)
+                yield int64s(own[at == at.max()]), range(cell + 1, int(after) + 1)
             if self.spec.direction != "backward":
-                yield int64s(chosen[own & (when == when[own].min())]), range(before, cell)
+                yield int64s(own[at == at.min()]), range(int(before), cell)
 
     def _winner(self, rows: pa.RecordBatch, tied: I64) -> int:
         """The row that wins the tie, as the index of the cell chooses it."""

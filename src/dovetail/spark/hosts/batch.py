@@ -18,7 +18,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.exchange.bundles import ROWS, Bundling, Copied, bundle_rows
+from dovetail.engine.exchange.bundles import ROWS, Bundling, Copied, InColumn, Placement, bundle_rows
 from dovetail.engine.exchange.delivery import CELL, LEFT, RIGHT, SIDE, SIDES, Places
 from dovetail.engine.exchange.packets import FIRST, Packing, pack_rows
 from dovetail.engine.metrics import Metrics
@@ -54,11 +54,15 @@ def reported(join: Join, task: Any, sink: MetricsSink, batches: Batches) -> Batc
 
 
 class Placed(NamedTuple):
-    """The rows of one side, the column that has the number of their partition, and the columns that tasks need."""
+    """The rows of one side, the column that has the number of their partition, and the columns that tasks need.
+
+    Tasks that bundle rows may find the partition themselves, by `placement`.
+    """
 
     rows: DataFrame
     cell: str
     columns: Sequence[str]
+    placement: Placement | None = None
 
     @property
     def fields(self) -> list[T.StructField]:
@@ -100,7 +104,8 @@ def exchange_bundled(
     schemas, parts = {}, []
     for number, (name, side) in enumerate(zip(SIDES, (left, right), strict=True)):
         schemas[name] = side.schema
-        bundling = Bundling(number, side.cell, side.schema, memory, copied if name == "right" else None)
+        placement = side.placement or InColumn(side.cell)
+        bundling = Bundling(number, placement, side.schema, memory, copied if name == "right" else None)
         parts.append(map_in_arrow(side.rows, partial(bundle_rows, bundling), _BUNDLES))
     return parts[0].union(parts[1]).repartitionById(partitions, F.col(CELL)), schemas
 

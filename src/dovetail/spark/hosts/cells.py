@@ -94,9 +94,13 @@ class Cells:
         placed = frame.selectExpr(*chosen, f"{side.key_hash} as {HASH}", f"{side.position} as {_AT}")
         cell = reached([self._reached(number) for number in range(self.count - 1)])
         if side.name == "left":  # right rows that are not usable are left out
-            spread = f"pmod(xxhash64({', '.join(_hashable(frame, columns)) or '0'}), {self.count})"
-            cell = f"if({side.usable}, {cell}, cast({spread} as int))"
+            cell = f"if({side.usable}, {cell}, {self.any_cell(frame)})"
         return placed.selectExpr(*chosen, f"{cell} as {CELL}", *([HASH] if side.name == "right" and self.hot else []))
+
+    def any_cell(self, frame: DataFrame) -> str:
+        """SQL: some cell for a row, the same whenever it is sent."""
+        hashed = ", ".join(_hashable(frame, frame.columns)) or "0"
+        return f"cast(pmod(xxhash64({hashed}), {self.count}) as int)"
 
     def _reached(self, number: int) -> str:
         at = f"{_AT} >= {double_literal(self.positions[number])}"

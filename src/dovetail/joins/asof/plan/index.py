@@ -18,9 +18,10 @@ from dovetail.engine.exchange.delivery import CELL
 from dovetail.engine.point_join import PointTask, join_task
 from dovetail.joins.asof.carried import Carried
 from dovetail.joins.asof.operator import AsofJoin
+from dovetail.joins.asof.placement import ByTime
 from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.request import Request
-from dovetail.spark.frames import unquoted
+from dovetail.spark.frames import quoted, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange_bundled, nullable, task_frame
 from dovetail.spark.hosts.cells import HASH, Cells
 from dovetail.spark.task import MetricsSink
@@ -60,19 +61,26 @@ class IndexWay:
 
     def _exchanged(self, left: Side, right: Side, spec: AsofJoin) -> tuple[DataFrame, dict[str, pa.Schema]]:
         """Both sides, each cell in a partition of its own, and their columns."""
-        mine = left.frame if self.request.how == "left" else left.frame.where(left.usable)
-        columns = list(right.frame.columns)
-        rows = self.cells.place(left, mine, list(left.frame.columns))
-        others = self.cells.place(right, right.frame.where(right.usable), columns)
-        mine_at, theirs_at = Placed(rows, CELL, left.frame.columns), Placed(others, CELL, columns)
-        return exchange_bundled(mine_at, theirs_at, self.cells.count, self.request.memory, self._carried(right, spec))
+        mine, theirs = self._placed(left, self.request.how == "left"), self._placed(right, False)
+        return exchange_bundled(mine, theirs, self.cells.count, self.request.memory, self._carried(right, spec))
+
+    def _placed(self, side: Side, keeps_all: bool) -> Placed:
+        """The rows of a side, and how tasks find their cells; rows that cannot match go to any, or are left out."""
+        columns, keyed = list(side.frame.columns), self.cells.keyed and self.cells.count > 1
+        chosen = [*map(quoted, columns), *([f"{side.key_hash} as {HASH}"] if keyed else [])]
+        if keeps_all:
+            chosen.append(f"if({side.usable}, -1, {self.cells.any_cell(side.frame)}) as {CELL}")
+        rows = (side.frame if keeps_all else side.frame.where(side.usable)).selectExpr(*chosen)
+        hashed, given = HASH if keyed else None, CELL if keeps_all else None
+        placement = ByTime(self.cells.hashes, self.cells.positions, unquoted(side.on), hashed, given)
+        return Placed(rows, CELL, columns, placement)
 
     def _carried(self, right: Side, spec: AsofJoin) -> Carried | None:
         """Which right rows are copied to other cells; None if no key is cut by time."""
         if not self.cells.hot:
             return None
         reach = {key: self.cells.reach(key) for key in self.cells.hot}
-        return Carried(spec, tuple(right.frame.columns), HASH, reach)
+        return Carried(spec, tuple(right.frame.columns), HASH if self.cells.keyed else None, reach)
 
     def explain(self) -> list[str]:
         """The placement of rows, a line each."""
