@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
@@ -22,7 +21,7 @@ from pyspark.sql import SparkSession
 from dovetail.engine.storage.files import Place, access_of, located
 from dovetail.engine.storage.hdfs import PREFIXES, HdfsAccess
 from dovetail.engine.storage.remote import ATTEMPTS, S3_SCHEMES, Access, Remote, S3Access
-from dovetail.errors import ConfigError
+from dovetail.errors import ConfigError, PlanError
 from dovetail.spark.frames import is_connect, parallelism
 from dovetail.spark.settings import local_cores
 
@@ -122,7 +121,7 @@ def require_shared_directory(spark: SparkSession, place: str | Place, what: str)
     Checked once for an application, by a small job. With a local master there is nothing to check; addresses of other
     file systems are shared by their nature; over Spark Connect the directory of the server is not known here.
     """
-    path = _local_path(place)
+    path = _local_path(spark, place)
     if path is None or _is_known(spark, path):
         return
     token = path / f".dovetail-{uuid.uuid4().hex}"
@@ -139,17 +138,17 @@ def require_shared_directory(spark: SparkSession, place: str | Place, what: str)
 
 def require_seen(spark: SparkSession, place: str | Path, what: str) -> None:
     """Raise ConfigError unless all executors see this file, of this size, or this directory."""
-    path = _local_path(place)
+    path = _local_path(spark, place)
     if path is not None and path.exists() and not _is_known(spark, path):
         _require(spark, path, path, what)
 
 
-def _local_path(place: str | Place) -> Path | None:
-    place = place if isinstance(place, Remote) else str(place)
-    parts = urlparse(str(place))
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    return None if isinstance(place, Remote) or "://" in place else Path(place).absolute()
+def _local_path(spark: SparkSession, place: str | Place) -> Path | None:
+    try:
+        found = place if isinstance(place, Remote) else place_of(spark, place)
+    except PlanError:  # on a file system that Spark knows, and Dovetail does not
+        return None
+    return found if isinstance(found, Path) else None
 
 
 def _is_known(spark: SparkSession, path: Path) -> bool:

@@ -75,6 +75,22 @@ def test_equals_the_rows(mariadb: MariaDb, kinds: tuple[str, ...]) -> None:
         nulls.close()
 
 
+def test_a_day_that_is_none_is_said_so(mariadb: MariaDb) -> None:
+    mariadb.execute(
+        "DROP TABLE IF EXISTS t",
+        "CREATE TABLE t (k int, d date)",
+        "SET sql_mode = ''",
+        "INSERT INTO t VALUES (1, '0000-00-00')",
+    )
+    with pytest.raises(DataError, match=r"column 'd' has a value.*make a view with nullif\(d, '0000-00-00'\)"):
+        MasterStore.mysql(mariadb.url, "t", "k")
+
+
+def test_a_time_out_is_whole_seconds() -> None:
+    with pytest.raises(PlanError, match="connect_timeout=abc; give whole seconds"):
+        MasterStore.mysql("mysql://user@localhost/shop?connect_timeout=abc", "t", "k")
+
+
 def test_types_come_back_as_declared(mariadb: MariaDb) -> None:
     mariadb.execute(
         "DROP TABLE IF EXISTS t",

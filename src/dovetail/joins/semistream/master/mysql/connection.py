@@ -13,7 +13,8 @@ from dovetail.joins.semistream.master.snapshots import Connections
 
 PLACE = "\0"  # of a value in a statement: a character that no name has
 _CONNECT_S = 10
-_OPTIONS = ("ssl_ca", "ssl_cert", "ssl_key", "unix_socket", "connect_timeout", "read_timeout")
+_SECONDS = ("connect_timeout", "read_timeout")
+_OPTIONS = ("ssl_ca", "ssl_cert", "ssl_key", "unix_socket", *_SECONDS)
 # Names are quoted as in standard SQL, text and times have one meaning, and a transaction sees one version.
 _SESSION = (
     "SET SESSION sql_mode = 'ANSI_QUOTES'",
@@ -33,9 +34,11 @@ def check_url(url: str) -> str:
             "the url is not of the form mysql://user:password@host:port/database; give it so, or with mariadb://.",
             argument="uri",
         )
-    strange = [name for name, _ in parse_qsl(parts.query, keep_blank_values=True) if name not in _OPTIONS]
-    if strange:
-        raise PlanError(f"the url has the option {strange[0]!r}; known are {', '.join(_OPTIONS)}.", argument="uri")
+    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+        if name not in _OPTIONS:
+            raise PlanError(f"the url has the option {name!r}; known are {', '.join(_OPTIONS)}.", argument="uri")
+        if name in _SECONDS and not value.isdecimal():
+            raise PlanError(f"the url has {name}={value}; give whole seconds, such as {name}=10.", argument="uri")
     return url
 
 
@@ -47,7 +50,7 @@ def connect(url: str) -> Any:
         raise ConfigError("MySQL and MariaDB need the package PyMySQL: pip install 'dovetail[mysql]'.") from error
     parts = urlsplit(url)
     options: dict[str, Any] = dict(parse_qsl(parts.query, keep_blank_values=True))
-    for name in ("connect_timeout", "read_timeout"):
+    for name in _SECONDS:
         if name in options:
             options[name] = int(options[name])
     options.setdefault("connect_timeout", _CONNECT_S)

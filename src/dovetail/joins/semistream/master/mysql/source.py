@@ -234,7 +234,12 @@ class MySqlColumn:
                 values = [value.decode() if isinstance(value, bytes) else value for value in values]
             return pa.array(values, self.arrow)
         except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-            raise DataError(f"column {self.name!r} has a value that is not of type {self.arrow}: {error}") from error
+            is_time = pa.types.is_temporal(self.arrow)
+            zero = next((value for value in values if is_time and isinstance(value, str)), None)  # no day of Python's
+            remedy = "" if zero is None else f"; make a view with nullif({self.name}, '{zero}')"
+            raise DataError(
+                f"column {self.name!r} has a value that is not of type {self.arrow}: {error}{remedy}."
+            ) from error
 
 
 _KEYS = ("tinyint", "smallint", "mediumint", "int", "bigint", "year", "decimal", "date", "datetime", "timestamp",
