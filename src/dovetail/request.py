@@ -362,11 +362,24 @@ def known_column(what: str, name: str, names: Sequence[str], argument: str) -> s
     raise PlanError(f"{what} has no column {name!r}; it has {list(names)}.{hint}", argument=argument)
 
 
+def column_in_any_case(what: str, name: str, names: Sequence[str], argument: str) -> str:
+    """The one of these names that is the same in any case, as for Spark; else a `PlanError` with the nearest one."""
+    same = [each for each in names if each.lower() == name.lower()]
+    return same[0] if name not in names and len(same) == 1 else known_column(what, name, names, argument)
+
+
 def wanted_columns(columns: tuple[str, ...] | None, every: Sequence[str]) -> tuple[str, ...]:
-    """The columns of the result in order: the requested ones, or all."""
+    """The columns of the result in order: the requested ones, or all.
+
+    >>> wanted_columns(("ID",), ["id", "Name"]), wanted_columns(None, ["id", "Name"])
+    (('id',), ('id', 'Name'))
+    """
     if columns is None:
         return tuple(every)
-    return tuple(known_column("columns: the result", name, every, "columns") for name in columns)
+    found = tuple(column_in_any_case("columns: the result", name, every, "columns") for name in columns)
+    if len(set(found)) < len(found):
+        raise PlanError(f"columns={list(columns)} has a name twice; give each once.", argument="columns")
+    return found
 
 
 def output_names(

@@ -16,7 +16,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.errors import UnsupportedError
-from dovetail.request import known_column
+from dovetail.request import column_in_any_case
 from dovetail.spark.task_errors import translate_task_errors
 
 
@@ -110,10 +110,7 @@ def unquoted(identifier: str) -> str:
 
 def find_column(name: str, frame: DataFrame, column: str, argument: str) -> str:
     """The column of an input with this name, in any case; a `PlanError` for `argument` if there is none."""
-    same = [each for each in frame.columns if each.lower() == column.lower()]
-    if column not in frame.columns and len(same) == 1:
-        return same[0]
-    return known_column(f"{name} input", column, frame.columns, argument)
+    return column_in_any_case(f"{name} input", column, frame.columns, argument)
 
 
 def position(kind: T.DataType, bound: str) -> str:

@@ -103,6 +103,9 @@ def test_columns_of_the_result(spark: SparkSession) -> None:
     pairs = interval_join(left, right, on=[("k", "k")], suffixes=("_l", "_r"))
     assert pairs.columns == ["k_l", "a_l", "start_l", "end_l", "odd na`me", "k_r", "a_r", "start_r", "end_r"]
     assert interval_join(left, right, on="k", how="left_semi").columns == left.columns
+    assert interval_join(left, right, columns=["A_Right"]).columns == ["a_right"]
+    with pytest.raises(PlanError, match="has a name twice"):
+        interval_join(left, right, columns=["a_right", "A_Right"])
     with pytest.raises(PlanError, match="would appear twice"):
         interval_join(left, right, suffixes=("", ""))
     with pytest.raises(PlanError, match=r"no column 'a_rigth'.*Did you mean 'a_right'"):
