@@ -204,8 +204,23 @@ def test_dead_letters(spark: SparkSession, shared: Remote) -> None:
     store = dovetail.MasterStore.build(frame(spark, MASTER), str(shared / "m.pages"), key="k")
     misses = dovetail.dead_letter(str(shared / "letters"))
     found = drain(dovetail.enrich(stream(spark, shared / "in", ORDERS), store, on="k", on_miss=misses), shared)
-    letters = {row.order for row in spark.read.parquet(str(shared / "letters")).collect()}
-    assert letters == {row["order"] for row in ORDERS} - {row.order for row in found.collect()}
+    letters = [row.order for row in spark.read.parquet(str(shared / "letters")).collect()]
+    assert sorted(letters) == sorted({row["order"] for row in ORDERS} - {row.order for row in found.collect()})
+
+
+def test_dead_letters_of_a_task_that_runs_twice(spark: SparkSession, shared: Remote) -> None:
+    store = dovetail.MasterStore.build(frame(spark, MASTER), str(shared / "m.pages"), key="k")
+    misses = dovetail.dead_letter(str(shared / "letters"))
+    answers = dovetail.enrich(stream(spark, shared / "in", ORDERS, 1), store, on="k", on_miss=misses)
+
+    def twice(rows: DataFrame, _: int) -> None:
+        assert rows.count() == rows.count()
+
+    writer = answers.writeStream.foreachBatch(twice).option("checkpointLocation", str(shared / "checkpoint"))
+    writer.trigger(availableNow=True).start().awaitTermination()
+    letters = spark.read.parquet(str(shared / "letters")).count()
+    known = {row["k"] for row in MASTER}
+    assert letters == sum(row["k"] not in known for row in ORDERS)
 
 
 @pytest.mark.parametrize("mode", ["per_batch", "carry"])

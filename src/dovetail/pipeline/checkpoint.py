@@ -21,7 +21,7 @@ from dovetail.pipeline.file.declared import Pipeline, Step, query_keeps_state
 from dovetail.pipeline.file.problems import PipelineError, Problem, Problems
 from dovetail.pipeline.file.wiring import streams
 from dovetail.pipeline.sinks.hadoop import Files
-from dovetail.spark.places import require_shared_directory
+from dovetail.spark.places import local_place, require_shared_directory
 
 _PACES = {"rowsperbatch", "rowspersecond", "pace", "partitions", "maxfilespertrigger", "maxbytespertrigger",
           "maxoffsetspertrigger", "minpartitions", "numpartitions"}  # fmt: skip
@@ -42,13 +42,6 @@ def locked(file: Path, taken: str) -> Iterator[None]:
         except OSError as error:
             raise ConfigError(f"cannot write to {file.parent}: {error.strerror}; check place and rights.") from error
         yield
-
-
-def local_place(place: str) -> Path | None:
-    """The local directory that a path stands for, with or without the scheme `file:`; None for a remote one."""
-    if place.startswith("file:"):
-        return Path("/" + place.removeprefix("file:").lstrip("/"))
-    return None if ":/" in place else Path(place)
 
 
 class Checkpoint:
@@ -79,7 +72,7 @@ class Checkpoint:
 
     def _take(self) -> None:
         """Lock the directory while this process lives; a directory on a remote file system cannot be locked."""
-        place = local_place(self.place)
+        place = local_place(self._spark, self.place)
         if place is not None:
             taken = f"another run uses the checkpoint {self.place}; wait for it to end, or give another directory."
             self._held.enter_context(locked(place / "lock", taken))

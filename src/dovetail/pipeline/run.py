@@ -127,7 +127,7 @@ class Run:
         with contextlib.ExitStack() as held:
             for sink in sinks:
                 if sink.type in ("parquet", "csv"):
-                    held.enter_context(held_place(sink, label_of(self.pipeline, sink)))
+                    held.enter_context(held_place(self.spark, sink, label_of(self.pipeline, sink)))
             self._write(lineages, live, checkpoint, owned)
 
     def _write(

@@ -49,6 +49,16 @@ def place_of(spark: SparkSession | None, path: str | Path) -> Place:
     return Remote(place.address, _s3_access(setting, place.host))
 
 
+def address_of(spark: SparkSession, path: str) -> str:
+    """A path with the file system that Spark takes it for; those of file systems that only Arrow knows as they are."""
+    try:
+        return str(place_of(spark, path))
+    except PlanError:
+        if path.partition("://")[0] in (*S3_SCHEMES, "hdfs", "file") or "://" not in path:
+            raise
+        return path
+
+
 def access_to(spark: SparkSession, path: str) -> Access | None:
     """How a path on S3 or HDFS is reached; None for all others, also of file systems that only Arrow knows."""
     return access_of(place_of(spark, path)) if path.partition("://")[0] in (*S3_SCHEMES, "hdfs") else None
@@ -121,7 +131,7 @@ def require_shared_directory(spark: SparkSession, place: str | Place, what: str)
     Checked once for an application, by a small job. With a local master there is nothing to check; addresses of other
     file systems are shared by their nature; over Spark Connect the directory of the server is not known here.
     """
-    path = _local_path(spark, place)
+    path = local_place(spark, place)
     if path is None or _is_known(spark, path):
         return
     token = path / f".dovetail-{uuid.uuid4().hex}"
@@ -138,12 +148,13 @@ def require_shared_directory(spark: SparkSession, place: str | Place, what: str)
 
 def require_seen(spark: SparkSession, place: str | Path, what: str) -> None:
     """Raise ConfigError unless all executors see this file, of this size, or this directory."""
-    path = _local_path(spark, place)
+    path = local_place(spark, place)
     if path is not None and path.exists() and not _is_known(spark, path):
         _require(spark, path, path, what)
 
 
-def _local_path(spark: SparkSession, place: str | Place) -> Path | None:
+def local_place(spark: SparkSession, place: str | Place) -> Path | None:
+    """The local path that Spark takes a path for; None if it is on another file system."""
     try:
         found = place if isinstance(place, Remote) else place_of(spark, place)
     except PlanError:  # on a file system that Spark knows, and Dovetail does not

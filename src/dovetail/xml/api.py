@@ -16,7 +16,7 @@ from dovetail.engine.storage.remote import S3_SCHEMES, Remote
 from dovetail.errors import PlanError
 from dovetail.request import takes
 from dovetail.spark.frames import parallelism, require_classic
-from dovetail.spark.places import place_of
+from dovetail.spark.places import address_of, place_of
 from dovetail.spark.task import MetricsSink
 from dovetail.xml.algebra.expressions import SEQUENCE, Call, Constant, Expression, Variable
 from dovetail.xml.algebra.matching import source_name
@@ -121,6 +121,8 @@ def _listed(spark: SparkSession, name: str, pattern: str) -> Collection:
 
 
 def _paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
+    if pattern.startswith("hdfs:") or not ("://" in pattern or pattern.startswith("file:")):
+        pattern = address_of(spark, pattern)
     local = local_paths(pattern)
     return hadoop_paths(spark, pattern) if local is None else local
 

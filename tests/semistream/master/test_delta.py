@@ -349,3 +349,16 @@ def test_files_of_a_shallow_clone_are_another_tables(tmp_path: Path, scheme: str
     log.write_text("\n".join(map(json.dumps, lines)))
     clone = MasterStore.delta(tmp_path / "clone", "k")
     assert sorted(row["k"] for row in rows_of(clone)) == list(range(10))
+
+
+def test_a_percent_sign_that_would_be_another_character_is_refused(tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "a b", pa.table({"k": range(3)}))
+    with pytest.raises(UnsupportedError, match="rename the directory"):
+        MasterStore.delta(tmp_path / "a%20b", "k")
+
+
+@pytest.mark.parametrize("name", ["a b", "5%", "a#b", "a?b", "ü"])
+def test_tables_at_odd_places(tmp_path: Path, name: str) -> None:
+    write_deltalake((tmp_path / name).as_uri(), pa.table({"k": range(3)}))
+    assert (tmp_path / name / "_delta_log").is_dir()
+    assert sorted(row["k"] for row in rows_of(MasterStore.delta(tmp_path / name, "k"))) == [0, 1, 2]

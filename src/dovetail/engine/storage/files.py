@@ -24,6 +24,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow import fs
 
+from dovetail.engine.storage.hdfs import HdfsOutput
 from dovetail.engine.storage.remote import (
     S3_SCHEMES,
     Access,
@@ -80,7 +81,12 @@ def located(path: str | Place, access: Access | None = None, default: str = "fil
     if found is not None and has_password(text):  # refused for every scheme, and the text is not shown
         raise ConfigError("an address has no keys in it; give them to Spark, as spark.hadoop.fs.s3a.access.key.")
     if found is None and not default.startswith("file:"):
-        return located(f"{default.rstrip('/')}{Path(text).absolute()}", access)
+        if not text.startswith("/"):
+            raise PlanError(
+                f"{text} is a relative path, and Spark's file system is {default}; give the whole path.",
+                argument="path",
+            )
+        return located(f"{default.rstrip('/')}{text}", access)
     if found is None or found[1] == "file":
         return Path(text).absolute() if found is None else _local(found[2])
     if found[1] not in (*S3_SCHEMES, "hdfs"):
@@ -167,7 +173,7 @@ def size(place: Place) -> int | None:
 def write(place: Place, data: bytes, outlives_power: bool = True) -> None:
     """Write a file, or replace it, as a whole."""
     if isinstance(place, Remote):
-        with reaching(place), place.system.open_output_stream(place.path, compression=None) as stream:
+        with reaching(place), place.created() as stream:
             stream.write(data)
         return
     temporary = _temporary(place, data, outlives_power)
@@ -251,7 +257,7 @@ def _renamed(place: Remote, data: bytes) -> bool:
     write(temporary, data)
     try:
         with reaching(place):
-            place.system.move(temporary.path, place.path)
+            temporary.rename_new(place)
         return True
     except OSError:
         remove(temporary)
@@ -287,7 +293,7 @@ class Output:
             self._file: Any = place.open("xb")
         else:
             with reaching(place):
-                self._file = place.system.open_output_stream(place.path, compression=None)
+                self._file = place.created()
 
     def write(self, data: bytes | pa.Buffer) -> None:
         """Append these bytes."""
@@ -304,6 +310,9 @@ class Output:
 
     def abort(self) -> None:
         """Close and remove the file."""
+        if isinstance(self._file, HdfsOutput):
+            self._file.discard()
+            return
         with contextlib.suppress(OSError):
             self._file.close()
         with contextlib.suppress(OSError):

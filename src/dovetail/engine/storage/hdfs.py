@@ -8,25 +8,33 @@ from __future__ import annotations
 
 import errno
 import os
+import re
+import socket
+import time
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
 
 import pyarrow as pa
 from pyarrow import fs
 
 from dovetail.errors import ConfigError
 
-PREFIXES = ("dfs.nameservices", "dfs.ha.namenodes", "dfs.namenode.rpc-address", "dfs.client.failover")
-"""Settings that say where a name service is."""
+PREFIXES = ("dfs.nameservices", "dfs.ha.namenodes", "dfs.namenode.rpc-address", "dfs.client.", "dfs.data.transfer.",
+            "hadoop.security.authentication")  # fmt: skip
+"""Settings of Hadoop that the client knows: where a name service is, and how it is talked to."""
+_PORT = 8020  # of a name node, where an address has none
+_REACHED_S, _TRIES = 3.0, 3  # to connect to a name node for the first time
 
 
 @dataclass(frozen=True, slots=True)
 class HdfsAccess:
-    """Where the name services are, by the names that Hadoop has for it; and the user, unless this process has one."""
+    """What Spark's settings say of name services, by the names that Hadoop has for it."""
 
     settings: tuple[tuple[str, str], ...] = ()
 
@@ -41,12 +49,70 @@ def hdfs_file(host: str, access: HdfsAccess, path: str) -> HdfsFile:
     return HdfsFile(_client(os.getpid(), host, access), path)
 
 
+def hdfs_output(host: str, access: HdfsAccess, path: str) -> HdfsOutput:
+    """A new file, which can be given up."""
+    return HdfsOutput(_client(os.getpid(), host, access), path)
+
+
+def hdfs_rename(host: str, access: HdfsAccess, source: str, target: str) -> None:
+    """Rename a file to a name that is not taken; `FileExistsError` if it is."""
+    with _as_os_error():
+        _client(os.getpid(), host, access).rename(source, target, False)
+
+
 @lru_cache(maxsize=64)
 def _client(pid: int, host: str, access: HdfsAccess) -> Any:
+    if _USED_BY and pid not in _USED_BY:
+        raise ConfigError(
+            "this process was forked from one that has used HDFS, whose connections it cannot share; start it with "
+            "multiprocessing's 'spawn', or use HDFS in one of the two only."
+        )
     if "SPARK_USER" in os.environ:  # on executors: who started the application, as for Spark's own tasks
         os.environ.setdefault("HADOOP_USER_NAME", os.environ["SPARK_USER"])
+    address = _with_port(host, dict(access.settings))
+    client_of = _library().Client
+    _require_reachable(address)
+    _USED_BY.add(pid)
     with _as_os_error():
-        return _library().Client(f"hdfs://{host}", dict(access.settings))
+        return client_of(f"hdfs://{address}", dict(access.settings))
+
+
+_USED_BY: set[int] = set()
+
+
+def _with_port(host: str, settings: dict[str, str]) -> str:
+    """The host with a port, unless it is a name service, which Spark's settings or files of Hadoop describe."""
+    services = settings.get("dfs.nameservices", "").replace(" ", "").split(",")
+    if ":" in host or host in services or host in _services_in_files():
+        return host
+    return f"{host}:{_PORT}"
+
+
+def _services_in_files() -> set[str]:
+    """The name services of hdfs-site.xml."""
+    home = os.environ.get("HADOOP_HOME", "")
+    place = Path(os.environ.get("HADOOP_CONF_DIR") or f"{home}/etc/hadoop") / "hdfs-site.xml"
+    try:
+        text = place.read_text()
+    except OSError:
+        return set()
+    found = re.search(r"<name>\s*dfs\.nameservices\s*</name>\s*<value>([^<]*)</value>", text)
+    return set() if found is None else {name.strip() for name in found[1].split(",")}
+
+
+def _require_reachable(address: str) -> None:
+    """`ConfigError` if no name node answers there: the client itself would wait for one without end."""
+    host, _, port = address.rpartition(":")
+    for attempt in range(_TRIES if host else 0):  # a name service has several, and its own ways
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), _REACHED_S):
+                return
+        except (OSError, ValueError) as error:
+            if attempt == _TRIES - 1:
+                raise ConfigError(
+                    f"the name node hdfs://{address} cannot be reached ({error}); correct the address, or start it."
+                ) from error
+            time.sleep(1)
 
 
 def _library() -> Any:
@@ -67,11 +133,19 @@ def _as_os_error() -> Iterator[None]:
     except ConfigError:
         raise
     except Exception as error:
-        number = next((n for kind, n in _NUMBERS.items() if isinstance(error, kind)), errno.EIO)
-        raise OSError(number, f"HDFS: {(str(error).splitlines() or [''])[0]}") from error
+        text = str(error)
+        number = next((n for what, n in _NUMBERS.items() if what in f"{type(error).__name__} {text}"), errno.EIO)
+        first = re.split(r"\\n|\n", text, maxsplit=1)[0]  # of a stack trace, whose ends of lines may be escaped
+        raise OSError(number, f"HDFS: {first}") from error
 
 
-_NUMBERS = {FileNotFoundError: errno.ENOENT, FileExistsError: errno.EEXIST, PermissionError: errno.EACCES}
+_NUMBERS = {
+    "AccessControlException": errno.EACCES,
+    "PermissionError": errno.EACCES,
+    "ParentNotDirectory": errno.ENOTDIR,
+    "FileNotFound": errno.ENOENT,
+    "FileExistsError": errno.EEXIST,
+}
 
 
 class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
@@ -104,6 +178,8 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
             if selector.allow_not_found:
                 return []
             raise
+        if len(found) == 1 and found[0].path == selector.base_dir and not found[0].isdir:
+            raise NotADirectoryError(errno.ENOTDIR, "it is a file", selector.base_dir)
         return [_file_info(status, status.path) for status in found]
 
     def create_dir(self, path: str, recursive: bool) -> None:
@@ -128,9 +204,9 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
                 raise FileNotFoundError(errno.ENOENT, "there is no such file", path)
 
     def move(self, source: str, target: str) -> None:
-        """Rename a file to a name that is not taken."""
+        """Rename a file, in place of what has this name."""
         with _as_os_error():
-            self._client.rename(source, target, False)
+            self._client.rename(source, target, True)
 
     def copy_file(self, source: str, target: str) -> None:
         with self.open_input_stream(source) as read, self.open_output_stream(target, {}) as written:
@@ -144,7 +220,7 @@ class _Handler(fs.FileSystemHandler):  # type: ignore[misc]
         return pa.PythonFile(HdfsFile(self._client, path), mode="r")
 
     def open_output_stream(self, path: str, metadata: dict[str, str]) -> pa.NativeFile:
-        return pa.PythonFile(_Written(self._client, path), mode="w")
+        return pa.PythonFile(HdfsOutput(self._client, path), mode="w")
 
     def open_append_stream(self, path: str, metadata: dict[str, str]) -> pa.NativeFile:
         with _as_os_error():
@@ -198,31 +274,62 @@ class HdfsFile:
         self.closed = True
 
 
-class _Written:
-    """A new file under a name of its own, which gets its right name when it is closed."""
+class HdfsOutput:
+    """A new file under a hidden name, which gets its right name when it is closed; hidden ones have it at once."""
 
     def __init__(self, client: Any, path: str) -> None:
         self._client, self._path = client, path
         folder, _, name = path.rpartition("/")
-        self._hidden = f"{folder}/.{name}.{uuid.uuid4().hex}"
+        self._hidden = path if name.startswith(("_", ".")) else f"{folder}/.{uuid.uuid4().hex}"
         with _as_os_error():
-            self._writer = client.create(self._hidden)
-        self.closed = False
+            self._writer = client.create(self._hidden, _library().WriteOptions(overwrite=True))
+        self.closed = self._failed = False
 
     def write(self, data: Any) -> int:
         """Append these bytes."""
-        with _as_os_error():
-            self._writer.write(memoryview(data).cast("B"))
+        try:
+            with _as_os_error():
+                self._writer.write(memoryview(data).cast("B"))
+        except BaseException:
+            self._failed = True
+            raise
         return len(data)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
 
     def flush(self) -> None:
         """Nothing is seen before the file is closed."""
 
     def close(self) -> None:
-        """Store it all, in place of what was there; twice is fine."""
+        """Store it all, in place of what was there, unless a part of it could not be written; twice is fine."""
+        if self.closed or self._failed:
+            return self.discard()
+        try:
+            with _as_os_error():
+                self._writer.close()
+                if self._hidden != self._path:
+                    self._client.rename(self._hidden, self._path, True)
+            self.closed = True
+        except BaseException:
+            self.discard()
+            raise
+        return None
+
+    def discard(self) -> None:
+        """Remove what was written, unless it was closed; what had the name before stays."""
         if self.closed:
             return
         self.closed = True
-        with _as_os_error():
+        with suppress(Exception):
             self._writer.close()
-            self._client.rename(self._hidden, self._path, True)
+        with suppress(Exception):
+            self._client.delete(self._hidden, False)

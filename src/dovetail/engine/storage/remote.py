@@ -19,7 +19,7 @@ from urllib.parse import SplitResult, urlsplit
 import pyarrow as pa
 from pyarrow import fs
 
-from dovetail.engine.storage.hdfs import HdfsAccess, hdfs_file, hdfs_system
+from dovetail.engine.storage.hdfs import HdfsAccess, hdfs_file, hdfs_output, hdfs_rename, hdfs_system
 from dovetail.errors import ConfigError
 
 S3_SCHEMES = ("s3a", "s3", "s3n")
@@ -108,6 +108,16 @@ class Remote:
         if self.is_hdfs:
             return hdfs_file(self.host, _hdfs_access(self.access), self.path)
         return self.system.open_input_file(self.path)
+
+    def created(self) -> Any:
+        """A new file, open for writing, which is seen when it is closed."""
+        if self.is_hdfs:
+            return hdfs_output(self.host, _hdfs_access(self.access), self.path)
+        return self.system.open_output_stream(self.path, compression=None)
+
+    def rename_new(self, target: Remote) -> None:
+        """Give a file of HDFS a name that is not taken; `FileExistsError` if it is."""
+        hdfs_rename(self.host, _hdfs_access(self.access), self.path, target.path)
 
 
 def put_new(place: Remote, data: bytes) -> bool:

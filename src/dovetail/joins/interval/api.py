@@ -34,7 +34,7 @@ from dovetail.joins.interval.plan.text import coded_texts
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
 from dovetail.spark.frames import arrow_type, is_connect, quoted
-from dovetail.spark.places import access_to, require_shared_directory
+from dovetail.spark.places import access_to, address_of, require_shared_directory
 from dovetail.spark.task_errors import translate_task_errors
 
 
@@ -101,7 +101,8 @@ class IntervalPlan:
         described = {"org.apache.spark.sql.parquet.row.metadata": frame.schema.json()}  # collations, for Spark's reader
         spark = frame.sparkSession
         schema = pa.schema(fields, described)
-        target = new_target(path, columns, schema, compression, mode, access_to(spark, path))
+        address = address_of(spark, str(path))
+        target = new_target(address, columns, schema, compression, mode, access_to(spark, address))
         require_shared_directory(spark, target.uri, "the answer")
         ranges = self._to_write()
         if ranges is None:

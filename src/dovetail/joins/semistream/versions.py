@@ -7,6 +7,8 @@ versions/
         pinned.0.json    what all batches take, where the version is pinned
     letters/
         <plan>.0.json    the query that keeps the dead letters of a planned join
+    logs/
+        <id>.json        the place of another log of this page file, given by `versions=`
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.request import Freshness
 
 MARK = ".shared"
+_OTHERS = "logs"
+_NOT_QUERIES = (_OTHERS, "letters")
 _SHARED: set[str] = set()  # marks that this process has seen
 _KEPT = 200  # batches a query keeps; Spark itself replays only the newest one
 _REPLAYED = 2  # newest batches of a query that may run again, or run now
@@ -175,14 +179,26 @@ class VersionLog:
 
     def needed(self) -> set[str]:
         """Versions that a replay may read: those of the newest micro-batches of every query in this log."""
-        found, path = set[str](), Path(self.path)
-        for query in [entry.name for entry in os.scandir(path) if entry.is_dir()] if path.is_dir() else []:
-            names = self._names(query)
+        found = set[str]()
+        for query in self._reached(lambda: files.names(self.home)):
+            names = [] if query.startswith(".") or query in _NOT_QUERIES else self._names(query)
             pinned = ["pinned"] if _last_attempt(names, "pinned") is not None else []
             for name in [*map(str, _numbers(names)[-_REPLAYED:]), *pinned]:
                 with contextlib.suppress(ConfigError):  # not whole yet, or forgotten meanwhile
                     found.add(self._read(query, name, _last_attempt(names, name) or 0).version)
         return found
+
+    def remember(self, other: VersionLog) -> None:
+        """Note in this log, that of a page file, that another one has versions which may be replayed."""
+        if other.path != self.path:
+            name = uuid.uuid5(uuid.NAMESPACE_URL, other.path).hex
+            with contextlib.suppress(OSError):  # where it cannot be written, nobody changes the page file either
+                files.create(self.home / _OTHERS / f"{name}.json", json.dumps(other.path).encode())
+
+    def others(self) -> list[str]:
+        """The places of logs that were noted."""
+        home = self.home / _OTHERS
+        return [str(self._json(home / name)) for name in self._reached(lambda: files.names(home))]
 
     def _proposal(
         self, batch: Batch, freshness: Freshness, store: MasterStore, newest: Callable[[], str], names: Sequence[str]

@@ -21,9 +21,10 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from dovetail.errors import ConfigError, DataError
-from dovetail.pipeline.checkpoint import local_place, locked
+from dovetail.pipeline.checkpoint import locked
 from dovetail.pipeline.file.declared import Step
 from dovetail.pipeline.sinks.hadoop import Files
+from dovetail.spark.places import local_place
 
 _OURS = "_dovetail"
 _NAMED = re.compile(r"([0-9a-f]{8})-(?:\d{9}|batch)-")
@@ -237,14 +238,14 @@ class FileSink:
                 self.files.delete(f"{self.place}/{name}")
 
 
-def held_place(step: Step, label: str) -> AbstractContextManager[None]:
+def held_place(spark: SparkSession, step: Step, label: str) -> AbstractContextManager[None]:
     """Lock the sink's directory for the block; a directory on a remote file system cannot be locked.
 
     A second run would remove the staged files of this one.
     """
     place = step.values["path"]
     taken = f"path: another run writes to {place} for this sink; wait for it to end, or give another path."
-    local = local_place(place)
+    local = local_place(spark, place)
     return nullcontext() if local is None else locked(local / _OURS / f"{label}.lock", taken)
 
 

@@ -24,7 +24,7 @@ from dovetail.pipeline.file.wiring import streams
 from dovetail.pipeline.steps.formats import PACKAGES, known_format
 from dovetail.pipeline.steps.messages import COLUMNS, decoded
 from dovetail.request import parse_ms
-from dovetail.spark.places import access_to
+from dovetail.spark.places import access_to, address_of
 from dovetail.workloads.source import register
 
 FILES = ("csv", "json", "parquet")
@@ -120,7 +120,7 @@ _HEAD = 1 << 20
 
 def data_files(spark: SparkSession, place: str) -> list[str]:
     """The first file, by name, of a path or glob; files that Spark skips, such as _SUCCESS, do not count."""
-    system, path = system_at(place, access_to(spark, place))
+    system, path = _system(spark, place)
     base = path if not _is_glob(path) else _before_glob(path)
     info = system.get_file_info(base)
     if info.type == fs.FileType.File:
@@ -133,12 +133,18 @@ def data_files(spark: SparkSession, place: str) -> list[str]:
     return sorted(matching)[:1]
 
 
+def _system(spark: SparkSession, place: str) -> tuple[fs.FileSystem, str]:
+    """Arrow's file system of a path, and the path in it."""
+    address = address_of(spark, place)
+    return system_at(address, access_to(spark, address))
+
+
 def inferred_schema(spark: SparkSession, kind: str, place: str, options: Mapping[str, Any]) -> T.StructType:
     """The columns of Parquet, CSV or JSON files, from the first file; ConfigError if there is none."""
     files = data_files(spark, place)
     if not files:
         raise ConfigError(f'{place} has no file yet to learn the columns from; declare them: schema = "id long, ..."')
-    system, _ = system_at(place, access_to(spark, place))
+    system, _ = _system(spark, place)
     try:
         if kind == "parquet":
             with system.open_input_file(files[0]) as file:

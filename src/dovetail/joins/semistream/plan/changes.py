@@ -23,6 +23,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.query import StreamingQuery
 
+from dovetail.engine.storage.files import access_of
 from dovetail.engine.storage.remote import Remote
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.master.page_file.change_writer import ChangePlan, commit_changes, write_changes
@@ -37,7 +38,7 @@ from dovetail.joins.semistream.master.page_file.holds import prune
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.build import REPORT, collected, column_of, reported
-from dovetail.joins.semistream.versions import default_log
+from dovetail.joins.semistream.versions import VersionLog, default_log
 from dovetail.spark.frames import arrow_type, map_in_arrow, parallelism
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
@@ -272,7 +273,19 @@ def _apply(
             f"that one, and to go on with this one start it with takeover={known.query!r}."
         )
     found.merge(batch, applied, base)
-    prune(path, keep, spared=default_log(found.store).needed())
+    try:
+        spared = _needed(batch.sparkSession, found.store)
+    except ConfigError:  # a log that cannot be read now: a later micro-batch prunes
+        return
+    prune(path, keep, spared=spared)
+
+
+def _needed(spark: SparkSession, store: MasterStore) -> set[str]:
+    """Versions that streams may replay, by the log of the page file and by those that streams were given."""
+    own = default_log(store)
+    places = [place_of(spark, path) for path in own.others()]
+    logs = [own, *(VersionLog(str(place), access=access_of(place)) for place in places)]
+    return {version for log in logs for version in log.needed()}
 
 
 def _query_of(spark: SparkSession, checkpoint: str) -> str:

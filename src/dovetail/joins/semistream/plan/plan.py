@@ -31,6 +31,7 @@ from dovetail.joins.semistream.decision import (
     smallest,
     specification,
 )
+from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.pages import Pages, probed
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.columns import KEY, Columns, pair_check, plan_columns, ranged_request
@@ -39,7 +40,7 @@ from dovetail.joins.semistream.plan.owners import owned_rows
 from dovetail.joins.semistream.plan.task import EnrichTask, enrich_rows, stream_names
 from dovetail.joins.semistream.request import DeadLetter, Request, key_pairs, sets_aside
 from dovetail.joins.semistream.sizes import width_of
-from dovetail.joins.semistream.versions import VersionLog, keeps_versions, log_of
+from dovetail.joins.semistream.versions import VersionLog, default_log, keeps_versions, log_of
 from dovetail.spark.frames import arrow_type, is_connect, map_in_arrow, parallelism
 from dovetail.spark.hosts.batch import task_frame
 from dovetail.spark.places import place_of, require_seen, require_shared_directory
@@ -351,7 +352,11 @@ def _task(
 def _log(frame: DataFrame, store: MasterStore, request: Request) -> VersionLog:
     """The version log, marked by the driver if micro-batches will read it."""
     log = _planned_log(frame.sparkSession, store, request)
-    return log.marked() if frame.isStreaming or _in_micro_batch(frame) else log
+    if not (frame.isStreaming or _in_micro_batch(frame)):
+        return log
+    if isinstance(store.source, PageFileSource):
+        default_log(store).remember(log)  # so that those who change the page file keep what may be replayed
+    return log.marked()
 
 
 def _in_micro_batch(frame: DataFrame) -> bool:

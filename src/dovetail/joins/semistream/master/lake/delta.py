@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 import numpy as np
 import pyarrow as pa
@@ -131,10 +133,7 @@ def load(path: str, access: Access | None, number: int | None, version: str | No
         from deltalake.exceptions import DeltaError, TableNotFoundError
     except ImportError as error:
         raise ConfigError("Delta tables need the package deltalake: pip install 'dovetail[delta]'.") from error
-    shown, address = hidden(path), path
-    scheme, _, rest = path.partition("://")
-    if scheme in S3_SCHEMES:
-        address = f"s3://{rest}"
+    shown, address = hidden(path), _url(path)
     try:
         return deltalake.DeltaTable(address, version=number, storage_options=storage_options(access))
     except (DeltaError, OSError, ValueError) as error:
@@ -148,6 +147,21 @@ def load(path: str, access: Access | None, number: int | None, version: str | No
         missing = isinstance(error, TableNotFoundError)
         reason = "there is no such table" if missing else hidden(" ".join(str(error).split()))
         raise ConfigError(f"cannot read Delta table {shown}: {reason}; correct the path, or check rights.") from None
+
+
+def _url(path: str) -> str:
+    """The address of a table as the package takes it, which undoes escapes, some of them twice."""
+    if re.search("%[0-9A-Fa-f]{2}", path):
+        raise UnsupportedError(
+            f"Delta table {hidden(path)}: the package deltalake reads a percent sign and two digits in a path as "
+            f"another character, and might open another table; rename the directory."
+        )
+    scheme, has_scheme, rest = path.partition("://")
+    if not has_scheme:
+        return Path(path).absolute().as_uri()
+    if scheme not in (*S3_SCHEMES, "hdfs"):
+        return path
+    return f"{'hdfs' if scheme == 'hdfs' else 's3'}://{quote(rest, safe='/:')}"
 
 
 def storage_options(access: Access | None) -> dict[str, str] | None:
