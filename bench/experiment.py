@@ -42,7 +42,7 @@ class Family:
 
 _SIMULATED, _TPCH = ("joins/semistream", "bench/simulation.py"), "bench/experiments/tpch.py"
 COUNTED_SEMISTREAM = (
-    *(f"engine/{part}" for part in ("kernels", "columns", "memory", "device", "clock")),
+    *(f"engine/{part}" for part in ("kernels", "rows/columns", "memory", "storage/device", "clock")),
     "workloads", "bench/simulation.py", "bench/experiments/semistream", _TPCH,
     *(f"joins/semistream/{part}" for part in ("operators", "kernels", "cost", "sizes", "request", "master/pages")),
 )  # fmt: skip

@@ -10,7 +10,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from bench.case import SCALES, Bound, Case
-from bench.experiment import Chart, Experiment, Findings, Grid, Statement, by_column, close, extent, off, split, wave
+from bench.experiment import (
+    COUNTED_SEMISTREAM,
+    FAMILIES,
+    Chart,
+    Experiment,
+    Findings,
+    Grid,
+    Statement,
+    by_column,
+    close,
+    extent,
+    off,
+    split,
+    wave,
+)
 from bench.page import write_page
 from bench.postgres import NEEDED
 from tests.bench.test_harness import rival
@@ -257,6 +271,9 @@ def test_every_entry_of_the_catalogue_measures_code_that_exists() -> None:
     for entry in catalogue.load_all().values():
         assert entry.measures
         assert digest(entry.measures)
+    for family in FAMILIES.values():
+        assert digest(family.code)
+    assert digest(COUNTED_SEMISTREAM)
 
 
 def test_counted_experiments_run_in_processes_of_their_own_and_come_first() -> None:

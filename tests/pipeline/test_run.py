@@ -508,7 +508,10 @@ def test_two_runs_do_not_write_to_one_directory_at_a_time(spark: SparkSession, t
     file = written(tmp_path, text)
     pipeline = read_pipeline(file)
     (sink,) = pipeline.of("sink")
-    with held_place(sink, label_of(pipeline, sink)), pytest.raises(ConfigError, match=r"another run writes to .*/out"):
+    with (
+        held_place(spark, sink, label_of(pipeline, sink)),
+        pytest.raises(ConfigError, match=r"another run writes to .*/out"),
+    ):
         run(spark, file, ["pipeline.checkpoint=other"], once=streams)
     run(spark, file, once=streams)
     assert dataset.dataset(tmp_path / "out").to_table()["n"].to_numpy().sum() == 200
@@ -524,9 +527,9 @@ def test_a_run_whose_staged_files_another_removed_fails(
     pipeline = read_pipeline(file)
     (sink,) = pipeline.of("sink")
     with (
-        held_place(sink, label_of(pipeline, sink)),
+        held_place(spark, sink, label_of(pipeline, sink)),
         pytest.raises(ConfigError, match="another run writes to file:"),
-        held_place(sink, label_of(pipeline, sink)),
+        held_place(spark, sink, label_of(pipeline, sink)),
     ):
         pass
     first, second = (FileSink.of(spark, sink, label_of(pipeline, sink), "a" * 32, True) for _ in range(2))

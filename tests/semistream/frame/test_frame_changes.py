@@ -280,6 +280,36 @@ def test_a_checkpoint_whose_name_has_signs_of_a_pattern(spark: SparkSession, tmp
     assert sorted(row.v for row in found) == [-2, -1, 0, 3, 4, 5, 6, 7, 8]
 
 
+@pytest.mark.parametrize("own_log", [False, True])
+def test_a_version_that_a_stream_may_replay_is_kept(spark: SparkSession, tmp_path: Path, own_log: bool) -> None:
+    """Also if its log was given with versions=, and is not beside the page file."""
+    store, rows = built(spark, tmp_path / "m.pages")
+    spark.range(9).toDF("k").write.parquet(str(tmp_path / "in"))
+    answers: list[Any] = []
+
+    def run(fails: bool) -> None:
+        def take(frame: DataFrame, _: int) -> None:
+            answers[:] = [row.asDict() for row in frame.collect()]
+            assert not fails
+
+        given: dict[str, Any] = {"versions": str(tmp_path / "log")} if own_log else {}
+        stream = spark.readStream.schema("k long").parquet(str(tmp_path / "in"))
+        writer = enrich(stream, store, on="k", memory="1MB", tune="off", **given).writeStream.foreachBatch(take)
+        writer.option("checkpointLocation", str(tmp_path / "c")).trigger(**ONCE).start().awaitTermination()
+
+    with pytest.raises(StreamingQueryException):
+        run(fails=True)
+    feed_of = spark.readStream.schema("k long, name string, op string, lsn long").option("maxFilesPerTrigger", 1)
+    for number in range(3):
+        rng = Random(number)  # noqa: S311  (test data)
+        drop_file(tmp_path / "feed", pa.Table.from_pylist(feed(rng, number), FEED), number)
+    changes = feed_of.parquet(str(tmp_path / "feed"))
+    store.apply_changes(changes, sequence="lsn", checkpoint=tmp_path / "f", keep=1, trigger=ONCE).awaitTermination()
+    answers.clear()
+    run(fails=False)
+    assert only(answers) == rows[:9]
+
+
 def test_requests_that_cannot_be_right(spark: SparkSession, tmp_path: Path) -> None:
     store, _ = built(spark, tmp_path / "m.pages")
     changes = spark.createDataFrame([(1, "a", "u", 1)], "k long, name string, op string, lsn int")
