@@ -37,8 +37,9 @@ $(STAMP): pyproject.toml
 	$(call install,test,)
 	touch $(USED) $@
 
-$(KERNELS): $(USED) $(wildcard src/dovetail/*/kernels/*.py src/dovetail/joins/*/kernels/*.py)
+$(KERNELS): $(USED) $(wildcard src/dovetail/*/kernels/*.py src/dovetail/joins/*/kernels/*.py src/dovetail/spark/catalyst/*.scala)
 	$(BIN)/python -m dovetail.spark.warm
+	$(BIN)/python -m dovetail.spark.catalyst >/dev/null
 	touch $@
 
 wheel: $(USED)  ## the package in dist/, with the rule for Spark's optimizer compiled

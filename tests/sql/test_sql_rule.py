@@ -296,7 +296,7 @@ def test_a_compiled_rule_in_the_package_is_used(tmp_path: Path, monkeypatch: pyt
     shutil.copytree(Path(catalyst.__file__).parent, home, ignore=shutil.ignore_patterns("*.jar"))
     monkeypatch.setattr(catalyst, "files", lambda package: home)
     monkeypatch.setattr(catalyst, "__file__", str(home / "__init__.py"))
-    (home / "range-join-old.jar").touch()
+    (home / "planner-old.jar").touch()
     assert catalyst.ship() == home / jar.name
     assert [file.name for file in home.glob("*.jar")] == [jar.name]
     monkeypatch.setenv("DOVETAIL_CACHE_READONLY", "1")

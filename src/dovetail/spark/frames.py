@@ -77,7 +77,10 @@ def map_in_arrow(frame: DataFrame, function: Callable[[Batches], Batches], schem
 
     A `DovetailError` of the function is raised by the action as that error.
     """
+    from dovetail.spark.catalyst import size_batches  # which asks this module what kind of session it has
+
     translate_task_errors()
+    size_batches(frame.sparkSession)
     names, out = frame.columns, schema.names
     if all(_PLAIN.fullmatch(name) for name in names):
         return frame.mapInArrow(function, schema)

@@ -112,21 +112,21 @@ def _help(taken: Path, first_only: bool) -> None:
 
 def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     """The process that now prepares the kernels, with low priority."""
-    return _beside("dovetail.spark.warm", errors)
+    return beside("dovetail.spark.warm", errors=errors)
 
 
 def calibrate_in_background() -> None:
     """Have unit costs measured, with low priority, if this machine has no profile and DOVETAIL_CALIBRATE is not off."""
     if os.environ.get(CALIBRATE, "").strip().lower() != "off" and not profile_path().exists():
-        _beside("dovetail.calibrate", subprocess.DEVNULL)
+        beside("dovetail.calibrate")
 
 
-def _beside(module: str, errors: int | None) -> subprocess.Popen[bytes]:
+def beside(module: str, *arguments: str, errors: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
     """A process that runs one of our modules; it ends with this process at the latest.
 
     A process and not a thread: Spark forks to start the JVM, and a fork beside a thread that compiles can deadlock.
     """
-    command = [sys.executable, "-m", module]
+    command = [sys.executable, "-m", module, *arguments]
     quiet = subprocess.DEVNULL
     process = subprocess.Popen(command, stdin=quiet, stdout=quiet, stderr=errors)  # noqa: S603  (our own module)
     if not _running:

@@ -15,7 +15,7 @@ from dovetail.engine.point_join import Found
 from dovetail.engine.rows.columns import take_columns, valid_rows
 from dovetail.engine.rows.keys import KeyEncoder, bound_codes, bound_numbers
 from dovetail.engine.rows.ties import tie_order
-from dovetail.joins.asof.kernels.search import entries_after, entries_before
+from dovetail.joins.asof.kernels.search import Runs, entries_after, entries_before
 
 if TYPE_CHECKING:
     from dovetail.joins.asof.operator import AsofJoin
@@ -50,8 +50,8 @@ class RightIndex:
             order, times, keys = order[chosen], times[chosen], None if keys is None else keys[chosen]
         self.order, self.times = order, int64s(times)
         starts = _run_starts(keys, len(times))
-        self._run_keys = np.zeros(len(starts), np.int64) if keys is None else keys[starts]
-        self._run_starts = np.append(starts, len(times)).astype(np.int64)
+        run_keys = np.zeros(len(starts), np.int64) if keys is None else keys[starts]
+        self._runs = Runs.of(run_keys, int64s(np.append(starts, len(times))), self.times)
         self._numbers = self._measured(rows[spec.on[1]])[order] if self._measures else None
 
     @property
@@ -71,9 +71,9 @@ class RightIndex:
         keys = np.zeros(rows.num_rows, np.int64)
         if self._encoder is not None:
             keys, known = self._encoder.find([rows[left] for left, _ in spec.by])
-        runs = self._run_keys, self._run_starts, self.times, keys, times, spec.allow_exact
-        before = entries_before(*runs) if spec.direction != "forward" else None
-        after = entries_after(*runs) if spec.direction != "backward" else None
+        sought = self._runs, keys, times, spec.allow_exact
+        before = entries_before(*sought) if spec.direction != "forward" else None
+        after = entries_after(*sought) if spec.direction != "backward" else None
         entries = self._chosen(before, after, column)
         if known is not None and not known.all():
             entries = np.where(known, entries, -1)
@@ -108,7 +108,7 @@ class RightIndex:
 
     def ends(self, last: bool) -> pa.RecordBatch:
         """The last or the first row of every key."""
-        at = self._run_starts[1:] - 1 if last else self._run_starts[:-1]
+        at = self._runs.starts[1:] - 1 if last else self._runs.starts[:-1]
         return take_columns(self.rows, int64s(self.order[at]))
 
     def unique(self) -> pa.RecordBatch:
