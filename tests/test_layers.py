@@ -167,7 +167,7 @@ def test_imports_point_down(path: Path) -> None:
         ("workloads/zipf.py", "import pyspark"),
         ("spark/java.py", "from dovetail.joins.interval import api"),
         ("spark/java.py", "from dovetail import session"),
-        ("spark/hosts/resident.py", "from dovetail.joins.online.operators.base import OnlineOperator"),
+        ("spark/hosts/resident/service.py", "from dovetail.joins.online.operators.base import OnlineOperator"),
         ("rewrite/plan.py", "import dovetail.cli.main"),
         ("calibrate/measure.py", "from dovetail.cli import main"),
         ("cli/main.py", "from bench import harness"),

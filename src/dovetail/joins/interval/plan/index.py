@@ -40,7 +40,7 @@ from dovetail.joins.interval.relation import INVERTED, USABLE, classify, encode_
 from dovetail.joins.interval.request import Request
 from dovetail.spark.frames import is_connect, quoted, unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, task_frame
-from dovetail.spark.hosts.resident import Pool
+from dovetail.spark.hosts.pool import Pool
 
 _ONE_MATCH = ("first", "last", "any")
 _Bounds = tuple[pa.ChunkedArray, pa.ChunkedArray]

@@ -46,7 +46,7 @@ from dovetail.joins.sets.cover_index import (
 )
 from dovetail.spark.frames import is_connect, unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, task_frame
-from dovetail.spark.hosts.resident import Pool
+from dovetail.spark.hosts.pool import Pool
 from dovetail.spark.inputs import row_bytes
 
 _FLOATS = (T.FloatType, T.DoubleType)
