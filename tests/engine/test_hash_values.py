@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dovetail.engine.rows.hashes import KeyCodes, row_hashes
 from dovetail.joins.online.bucket_rule import bucket_of
 from dovetail.joins.online.graph import Predicate, pair_graph
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.row_pages import row_hashes
-from dovetail.joins.semistream.keys import KeyCodes, hashes_of, key_form
+from dovetail.joins.semistream.keys import hashes_of, key_form
 
 COLUMNS: dict[str, pa.Array] = {
     "int64": pa.array([0, 7, -3, None, 2**63 - 1, -(2**63)]),

@@ -1,7 +1,7 @@
 """Stores the columns of rows in memory: Arrow pages, with rows named by page and place; dead rows are removed.
 
-Also hashes whole rows, and orders rows by their values alone: a micro-batch that Spark repeats has the same rows, but
-possibly in another order.
+Also orders rows by their values alone: a micro-batch that Spark repeats has the same rows, but possibly in another
+order.
 """
 
 from __future__ import annotations
@@ -14,23 +14,18 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I32, I64, int64s
-from dovetail.engine.kernels.hashing import folded, text_hashes
+from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.memory import Reservation
 from dovetail.engine.rows.columns import (
     compact,
     compact_bytes,
-    fixed_values,
-    fixed_width,
     held_bytes,
-    memory_of,
     nbytes,
-    offsets_of,
     row_bytes,
     take_columns,
     taken_bytes,
-    valid_rows,
 )
+from dovetail.engine.rows.hashes import row_hashes
 
 SHIFT = 32
 PLACE = (1 << SHIFT) - 1
@@ -286,49 +281,3 @@ def in_fixed_order(batches: Sequence[pa.RecordBatch], most_rows: int, most_bytes
     rows = NamedRows(dict(enumerate(batches)), batches[0].schema)
     for at in range(0, len(names), step):
         yield rows.take(Picks.of(names[at : at + step]), distinct=True)
-
-
-def row_hashes(batch: pa.RecordBatch) -> I64:
-    """A hash of all columns of each row, the same in every process."""
-    found = np.zeros(batch.num_rows, np.int64)
-    for column in batch.columns:
-        found = folded(found, _hashes(column))
-    return found
-
-
-def _hashes(array: pa.Array) -> I64:
-    """A hash of each value; 0 for nulls."""
-    return np.where(valid_rows(array), _value_hashes(array), 0)
-
-
-def _value_hashes(array: pa.Array) -> I64:
-    kind, n = array.type, len(array)
-    if pa.types.is_null(kind) or n == 0:
-        return np.zeros(n, np.int64)
-    if pa.types.is_boolean(kind):
-        return byte_hashes(array.cast(pa.int8()))
-    if pa.types.is_struct(kind):
-        return row_hashes(pa.RecordBatch.from_arrays(array.flatten(), [str(at) for at in range(kind.num_fields)]))
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
-        return _list_hashes(array)
-    return byte_hashes(array)
-
-
-def _list_hashes(array: pa.Array) -> I64:
-    """Hashes of lists: the sum of the hashes of items at their places, as a difference of two running sums."""
-    offsets = offsets_of(array).astype(np.int64)
-    items = _hashes(array.values.slice(offsets[0], offsets[-1] - offsets[0]))
-    offsets, sizes = offsets - offsets[0], np.diff(offsets)
-    places = np.arange(len(items)) - np.repeat(offsets[:-1], sizes)
-    sums = np.append(0, np.cumsum(folded(items, places)))
-    return folded(int64s(sums[offsets[1:]] - sums[offsets[:-1]]), int64s(sizes))
-
-
-def byte_hashes(array: pa.Array) -> I64:
-    """A hash of each value of a type of fixed width, of text or of binary values."""
-    if len(array) == 0:
-        return np.empty(0, np.int64)
-    width = fixed_width(array.type)
-    if width is None:
-        return text_hashes(offsets_of(array), memory_of(array, 2))
-    return text_hashes(np.arange(len(array) + 1, dtype=np.int64) * width, fixed_values(array, width))

@@ -11,10 +11,11 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.rows.columns import held_bytes, nbytes, take_columns, taken_bytes
+from dovetail.engine.rows.hashes import KeyCodes
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, INNER, LEFT, SEMI, keep_checked
-from dovetail.joins.semistream.keys import KeyCodes, key_columns
+from dovetail.joins.semistream.keys import key_columns
 from dovetail.joins.semistream.request import How
 from dovetail.joins.semistream.sizes import PAIR_BYTES
 from dovetail.joins.semistream.within import PairCheck
