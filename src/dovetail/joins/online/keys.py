@@ -11,10 +11,10 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.rows.hashes import KeyCodes
 from dovetail.engine.rows.keys import KeyEncoder
+from dovetail.engine.rows.named_rows import picked
 from dovetail.joins.online.graph import Attribute, Band, Edge, JoinGraph, Predicate, whole_bounds
 from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.kernels.ranges import BACK, FORTH, WHOLE, float_images, key_ranges
-from dovetail.joins.online.row_pages import picked
 
 _SMALLEST = -(2**63)
 _NULL = 0x2545F4914F6CDD1D  # the key of nulls, where they are equal

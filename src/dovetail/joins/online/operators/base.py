@@ -341,7 +341,7 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
                 self.disk.write(side, head[H_BUCKET], head[H_KIND], head[H_TICK], rows.slice(start, stop - start))
 
     def _leaving(self, side: int, slots: I32) -> Leaving:
-        batch = self.pages[side].gather(self.rows.ref[slots], distinct=True)
+        batch = self.pages[side].gather(self.rows.ref[slots])
         return Leaving(batch, self.rows.keys[: self.keys.widths[side], slots], self.rows.ats[slots])
 
     def write_blocks(self, side: int, rows: Leaving, tick: int, bucket: int = 0, group: int = 0) -> None:

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I32, I64
+from dovetail.engine.rows.named_rows import SHIFT
 from dovetail.joins.online.blocks import Part, Rule
 from dovetail.joins.online.kernels.match import NEVER
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.combinations import Combinations, Rules, Source
-from dovetail.joins.online.row_pages import SHIFT
 
 _EARLY, _NEW = -2, -1
 """Pieces of rows in memory: those that had come before the last drain, and the others."""

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I32, int64s
 from dovetail.engine.operator import Until
+from dovetail.engine.rows.named_rows import SHIFT
 from dovetail.errors import PlanError
 from dovetail.joins.online.blocks import Leaving, Part
 from dovetail.joins.online.kernels.match import NEVER, Visits
@@ -25,7 +26,6 @@ from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.hash_joins import HashIndex, hash_index
 from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
-from dovetail.joins.online.row_pages import SHIFT
 from dovetail.joins.online.sizes import Fitted
 
 

@@ -18,10 +18,11 @@ from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.memory import MemoryBudget, format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Until
+from dovetail.engine.rows.named_rows import refs_of
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import INNER, LEFT, SEMI
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
-from dovetail.joins.semistream.operators.answers import RowStore, Shape, refs_of
+from dovetail.joins.semistream.operators.answers import RowStore, Shape
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.operators.waiting import Rows, report_waits
 from dovetail.joins.semistream.sizes import GARBAGE, Footprint, Part, Sizes, footprint

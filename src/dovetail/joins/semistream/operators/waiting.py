@@ -14,10 +14,11 @@ from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.rows.columns import held_bytes
+from dovetail.engine.rows.named_rows import SHIFT, refs_of
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
 from dovetail.joins.semistream.kernels.segment_match import Round, empty_met, meet, resolve_round
 from dovetail.joins.semistream.kernels.waiting_pool import chain_rows
-from dovetail.joins.semistream.operators.answers import SHIFT, Answers, RowStore, refs_of
+from dovetail.joins.semistream.operators.answers import Answers, RowStore
 from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer, Loaded, Read
 from dovetail.joins.semistream.request import Residence
 from dovetail.joins.semistream.sizes import ROUND_ROW_BYTES
