@@ -65,7 +65,7 @@ def makes_room(join: OnlineOperator) -> int:
     largest = sum(store.largest for store in join.blocks)
     room = max(8 * largest, min(join.fitted.limit // _SHARE, 2 * new))
     needed = 2 * room + 4 * largest + held
-    if not join.rows.held.any() or 4 * needed > 3 * join.block_room or new > _ROUNDS * room:
+    if not join.rows.held.any() or 4 * needed > 3 * join.buffer.room or new > _ROUNDS * room:
         return 0
     while join.budget.available < needed:
         if not join.squeeze_or_flush():

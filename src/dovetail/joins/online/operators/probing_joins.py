@@ -82,7 +82,7 @@ class Visiting(Disk):
         """New pairs of the disk part of one side with the memory part of the other; all blocks are used."""
         join, queue = self.join, (1 - side) * self.index.buckets + bucket
         room = self.blocks[side].largest + self.blocks[1 - side].beside * int(self.index.table.held[queue])
-        join.reserve_blocks(room)
+        join.buffer.reserve(room)
         visits = self.visits(bucket)
         latest, tick = self._disk_parts(side)[1][bucket], join.tick()
         if self.index.table.held[queue]:  # making room may have flushed it
@@ -93,7 +93,7 @@ class Visiting(Disk):
                     parts = [memory, self.combinations.load(side, [number])]
                     yield from self.combinations.of(parts, steps, visits=visits)
         self.record.setdefault((side, bucket), []).append((int(latest), tick))
-        join.let_blocks_go(room)
+        join.buffer.release(room)
 
     def _memory_part(self, side: int, queue: int) -> Part:
         slots: I32 = np.empty(int(self.index.table.held[queue]), np.int32)
