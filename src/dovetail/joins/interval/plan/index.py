@@ -38,7 +38,7 @@ from dovetail.joins.interval.plan.statistics import ROW_IN_PARTITION, Inputs, ro
 from dovetail.joins.interval.relation import INVERTED, USABLE, classify, encode_sides
 from dovetail.joins.interval.request import Request
 from dovetail.spark.frames import quoted, unquoted
-from dovetail.spark.hosts.batch import exchange, nullable, task_frame
+from dovetail.spark.hosts.batch import exchange, nullable, one_partition, task_frame
 from dovetail.spark.hosts.sent import answered
 
 _ONE_MATCH = ("first", "last", "any")
@@ -210,7 +210,8 @@ class DriverIndex:
         names = [*whole[0].schema.names, *whole[1].schema.names]
         table = pa.Table.from_arrays([*rows[0].columns, *rows[1].columns], names=names)
         schema = T.StructType(left.frame.schema.fields + right.frame.schema.fields)
-        return left.frame.sparkSession.createDataFrame(table, schema).coalesce(1)
+        pairs = left.frame.sparkSession.createDataFrame(table, schema)
+        return one_partition(pairs, shuffled=False)
 
     def _read_bounds(self) -> tuple[pa.Table, pa.Table]:
         """Bounds and keys of both sides on the driver, from one job: their types are the same."""
