@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.engine.kernels.arrays import I32, I64, U8, Bool
-from dovetail.engine.kernels.hashing import folded
+from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.rows.columns import fixed_values, fixed_width, memory_of, offsets_of, valid_rows
 from dovetail.engine.rows.keys import NARROW_DIGITS, ordered_numbers, whole
 from dovetail.errors import PlanError
@@ -75,7 +75,7 @@ class Texts:
 
     def codes(self) -> I64:
         """A 64-bit hash of each key: different keys may, very rarely, share one."""
-        return byte_keys.byte_hashes(self.offsets, self.data)
+        return text_hashes(self.offsets, self.data)
 
     def column(self) -> pa.Array:
         """The keys as an Arrow column, for storing."""

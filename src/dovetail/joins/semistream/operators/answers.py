@@ -92,6 +92,21 @@ class RowStore:
         new = self.add(copy)
         return None if new is None else refs_of(new, np.arange(len(rows)))
 
+    def moved(self, refs: I64, worn: list[int]) -> I64:
+        """The new names of these rows, all of the worn chunks; a new chunk replaces those if there is room for both."""
+        copies = 1 if len(worn) == 1 else 3  # rows of several chunks pass through copies of their own
+        need = int(copies * 1.25 * len(refs) * self.row_bytes()) + 128 * len(self.schema)
+        if not len(refs) or not self.reservation.try_grow(need):
+            return refs
+        joined = self.gather(refs)
+        self.reservation.shrink(need)
+        size = held_bytes(joined)
+        if size > self.reservation.budget.available:
+            return refs
+        new = self.add_charged(joined, size)
+        self.drop(worn)
+        return refs_of(new, np.arange(len(refs)))
+
     def _keep(self, batch: pa.RecordBatch, size: int) -> int:
         number = self._next
         self._next += 1
