@@ -138,6 +138,50 @@ def _inside(name: str, part: str, imported_name: str) -> list[str]:
     return [] if RANKS[other] < RANKS[part] else [f"{part} must not import dovetail.{other}"]
 
 
+HOSTED = {
+    "mapInArrow", "mapInPandas", "map_in_arrow", "applyInArrow", "applyInPandas", "transformWithState",
+    "transformWithStateInPandas", "repartition", "repartitionById", "repartitionByRange", "broadcast",
+}  # fmt: skip
+# `calibrate` measures what Spark's own functions cost, and `doctor` tries whether they run.
+MAY_CALL_SPARK = {"spark", "calibrate", "cli"}
+
+
+def hosted_calls(text: str) -> list[str]:
+    """What code asks of Spark that hosts should: functions over batches, exchanges and broadcasts."""
+    found = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            # F.coalesce takes columns, DataFrame.coalesce a number of partitions.
+            in_one = name == "coalesce" and any(isinstance(each, ast.Constant) for each in node.args)
+            if name in HOSTED or in_one:
+                found.append(f"line {node.lineno}: {name} is called; use a function of dovetail.spark.hosts")
+    return found
+
+
+@pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_only_hosts_move_rows_and_run_code_on_workers(path: Path) -> None:
+    if part_of(name_of(path)) not in MAY_CALL_SPARK:
+        assert hosted_calls(path.read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "frame.mapInArrow(f, schema)",
+        "from dovetail.spark.frames import map_in_arrow\nmap_in_arrow(frame, f, schema)",
+        "frame.where('a').repartition(4, 'k')",
+        "frame.repartitionById(2, F.col('n'))",
+        "left.join(F.broadcast(right), 'k')",
+        "spark.sparkContext.broadcast(index)",
+        "frame.coalesce(1)",
+    ],
+)
+def test_code_that_goes_past_the_hosts_is_found(text: str) -> None:
+    assert len(hosted_calls(text)) == 1
+    assert hosted_calls("F.coalesce(a, F.lit(0)); mapped_frame(frame, f, fields)") == []
+
+
 @pytest.mark.parametrize("path", sources(), ids=lambda path: str(path.relative_to(ROOT)))
 def test_imports_point_down(path: Path) -> None:
     part = part_of(name_of(path))
@@ -167,7 +211,7 @@ def test_imports_point_down(path: Path) -> None:
         ("workloads/zipf.py", "import pyspark"),
         ("spark/java.py", "from dovetail.joins.interval import api"),
         ("spark/java.py", "from dovetail import session"),
-        ("spark/hosts/resident.py", "from dovetail.joins.online.operators.base import OnlineOperator"),
+        ("spark/hosts/resident/service.py", "from dovetail.joins.online.operators.base import OnlineOperator"),
         ("rewrite/plan.py", "import dovetail.cli.main"),
         ("calibrate/measure.py", "from dovetail.cli import main"),
         ("cli/main.py", "from bench import harness"),

@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.joins.online.row_pages import in_fixed_order, row_hashes
+from dovetail.engine.rows.hashes import row_hashes
+from dovetail.joins.online.row_pages import in_fixed_order
 
 N = 60
 RNG = np.random.default_rng(4)

@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from dovetail.engine.storage.spool import HeldBytes
-from dovetail.spark.hosts.resident import LOADED_BYTES, Pool
+from dovetail.spark.hosts.pool import LOADED_BYTES, Pool
 
 
 class Thing:

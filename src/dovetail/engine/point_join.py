@@ -21,22 +21,17 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.exchange.bundles import BundledDelivery
-from dovetail.engine.kernels.arrays import I64, Bool, int64s
-from dovetail.engine.kernels.hashing import folded, text_hashes
+from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.kernels.pieces import pieces_of
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError, Specification
 from dovetail.engine.rows.columns import (
-    NARROW_TEXT,
-    WIDE_TEXT,
-    memory_of,
     nbytes,
-    offsets_of,
     take_columns,
     taken_bytes,
 )
-from dovetail.engine.rows.keys import KeyEncoder
+from dovetail.engine.rows.hashes import KeyCodes
 from dovetail.engine.storage.spool import Spool
 from dovetail.errors import BudgetExceeded
 
@@ -456,16 +451,5 @@ def join_task(task: PointTask, batches: Iterable[pa.RecordBatch], metrics: Metri
 
 def key_hashes(rows: pa.RecordBatch, by: list[str]) -> I64:
     """A hash of the keys of each row; 0 without keys."""
-    found: I64 | None = None
-    for name in by:
-        column = rows[name]
-        if column.type in NARROW_TEXT or column.type in WIDE_TEXT:
-            hashes = text_hashes(offsets_of(column), memory_of(column, 2)) if len(column) else np.empty(0, np.int64)
-        else:
-            encoder = KeyEncoder([column.type])
-            if encoder.stable:
-                hashes = encoder.encode([column])[0]
-            else:  # wide decimals
-                hashes = key_hashes(pa.RecordBatch.from_arrays([column.cast(pa.string())], ["x"]), ["x"])
-        found = hashes if found is None else folded(found, hashes)
-    return np.zeros(rows.num_rows, np.int64) if found is None else int64s(found)
+    columns = [rows[name] for name in by]
+    return KeyCodes([column.type for column in columns]).encode(columns)[0] if by else np.zeros(rows.num_rows, np.int64)

@@ -84,7 +84,7 @@ def _steps() -> Iterator[str]:
 def start_resident() -> None:
     """Forks the process that keeps running joins; without it they live in workers, and are rebuilt more often."""
     with quiet():
-        from dovetail.spark.hosts.resident import start
+        from dovetail.spark.hosts.resident.process import start
 
         start()
 
@@ -155,7 +155,7 @@ _LOADED = (
     "pyarrow.compute",
     "pyarrow.pandas_compat",  # with pandas, which Arrow imports to see whether an array is of it
     "dovetail.engine.rows.columns",  # NumPy, Numba and Arrow
-    "dovetail.spark.hosts.resident",
+    "dovetail.spark.hosts.resident.client",
 )
 """Modules that the first task of every worker would import."""
 

@@ -17,8 +17,15 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import XQueryError
-from dovetail.spark.frames import Batches, map_in_arrow
-from dovetail.spark.hosts.batch import reported
+from dovetail.spark.frames import Batches
+from dovetail.spark.hosts.batch import (
+    copied_to_tasks,
+    exchange_by_id,
+    mapped_frame,
+    numbered,
+    one_partition,
+    task_frame,
+)
 from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK
 from dovetail.xml.algebra.expressions import Call, Expression, Variable
@@ -123,8 +130,8 @@ class XQueryPlan:
         return self._whole(), [f"one task runs the whole plan, documents are read one by one: {division.reason}"]
 
     def _whole(self) -> DataFrame:
-        task = partial(reported, run_whole, WholeTask(self.job, self.plan, self.row), self.sinks[0])
-        return _mapped(self.spark.range(0, 1, 1, 1), task, self.row.schema)
+        task, output = WholeTask(self.job, self.plan, self.row), from_arrow_schema(self.row.schema)
+        return task_frame(numbered(self.spark, 1), run_whole, task, self.sinks[0], output)
 
     def _direct(self, builder: Builder, cut: Cut) -> DataFrame:
         rows = builder.rows(cut.part, cut.wanted)
@@ -146,18 +153,18 @@ class XQueryPlan:
         )
         frame = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), frames)
         # An aggregate of Spark has one partition already; a shuffle would add a stage.
-        one = frame.coalesce(1) if all(isinstance(one, SentDoubles) for one in sent) else frame.repartition(1)
+        one = one_partition(frame, shuffled=not all(isinstance(one, SentDoubles) for one in sent))
         task = partial(run_rest, self.job.without_files(), division.rest, tuple(sent), self.row)
         return _mapped(one.sortWithinPartitions(CUT, "o"), task, self.row.schema)
 
     def _marker(self) -> DataFrame:
         """One row of no part: adaptive execution drops an exchange without rows, and with it the last task."""
-        return self.spark.range(0, 1, 1, 1).selectExpr(f"{MARKER} as {CUT}", "array(id) as o")
+        return numbered(self.spark, 1).selectExpr(f"{MARKER} as {CUT}", "array(id) as o")
 
 
 def _mapped(frame: DataFrame, task: Callable[[Batches], Batches], schema: pa.Schema) -> DataFrame:
-    """The batches that a task makes of the rows of a frame: all that XQuery asks of Spark's Arrow functions."""
-    return map_in_arrow(frame, task, from_arrow_schema(schema))
+    """The batches that a task makes of the rows of a frame."""
+    return mapped_frame(frame, task, from_arrow_schema(schema))
 
 
 _LAST = {Order: "order by", GroupBy: "group by", Join: "a join"}
@@ -229,8 +236,8 @@ class Builder:
         packed = collection.packed(self.partitions)
         self._note_scan(work, len(packed))
         tasks = ScanTasks(self.job.without_files(), work, packed_apart(packed))
-        task = partial(reported, scan_files, tasks, self._sink())
-        frame = _mapped(self.spark.range(0, len(packed), 1, len(packed)), task, schema_of(wanted, work.forms))
+        output = from_arrow_schema(schema_of(wanted, work.forms))
+        frame = task_frame(numbered(self.spark, len(packed)), scan_files, tasks, self._sink(), output)
         order = self._named(ORDER)
         if not isinstance(wanted, Items):
             frame = frame.withColumnRenamed(ORDER, order)
@@ -273,7 +280,7 @@ class Builder:
         many = [n for n, pair in enumerate(part.keys) if pair.existential]
         right, how = self._hinted(outer, inner, each_key(inner.frame.withColumnsRenamed(renamed), "j", many))
         left = each_key(outer.frame, "k", many)
-        left = F.broadcast(left) if how == "broadcast of the outer side" else left
+        left = copied_to_tasks(left) if how == "broadcast of the outer side" else left
         frame = left.join(right, F.expr(" and ".join(_met(n, n in many) for n in range(len(part.keys)))))
         frame = frame.drop(*renamed, *renamed.values(), *(f"{side}e{n}" for side in "kj" for n in many))
         self.notes.append(f"join on {len(part.keys)} key(s): Spark, {how}; {len(work.residual)} further condition(s)")
@@ -287,7 +294,7 @@ class Builder:
     def _hinted(self, outer: Rows, inner: Rows, right: DataFrame) -> tuple[DataFrame, str]:
         """The inner side with the method of the join: Spark cannot know how large the answers of our tasks are."""
         if inner.size <= BROADCAST_BYTES and inner.size <= outer.size:
-            return F.broadcast(right), "broadcast of the inner side"
+            return copied_to_tasks(right), "broadcast of the inner side"
         if outer.size <= BROADCAST_BYTES:
             return right, "broadcast of the outer side"
         parts = int(self.spark.conf.get("spark.sql.shuffle.partitions") or 200)
@@ -331,7 +338,7 @@ class Builder:
         last = [run[-1].number for run in packed[:-1]]
         # In one text: each Column operation is a call to the JVM, and there may be many partitions.
         number = " + ".join(["0", *(f"int(shiftright({order}, {FILE_SHIFT}) > {edge})" for edge in last)])
-        frame = rows.frame.repartitionById(len(packed), F.expr(number)).sortWithinPartitions(*rows.orders)
+        frame = exchange_by_id(rows.frame, len(packed), F.expr(number), rows.orders)
         return replace(rows, frame=frame)
 
     # --- aggregates over joins

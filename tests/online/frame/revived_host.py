@@ -15,7 +15,7 @@ import time
 from tests.online.frame.test_online_hosted import asked, drained, join_of, turns
 
 from dovetail.joins.online.events import Piece, pack_events
-from dovetail.spark.hosts.resident import start
+from dovetail.spark.hosts.resident.process import start
 
 
 def processes() -> list[tuple[int, int, int]]:

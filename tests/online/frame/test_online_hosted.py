@@ -35,19 +35,11 @@ from dovetail.joins.online.graph import Band, Predicate, pair_graph
 from dovetail.joins.online.lateness import Lateness, lateness_of
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.request import OnlineJoinOptions
-from dovetail.spark.hosts import resident
-from dovetail.spark.hosts.resident import (
-    ADDRESS,
-    Answers,
-    Log,
-    Pool,
-    ResidentCall,
-    receive,
-    run_call,
-    run_in,
-    send,
-    serve,
-)
+from dovetail.spark.hosts.pool import Pool
+from dovetail.spark.hosts.resident import client
+from dovetail.spark.hosts.resident.client import run_call
+from dovetail.spark.hosts.resident.process import ADDRESS
+from dovetail.spark.hosts.resident.service import Answers, Log, ResidentCall, receive, run_in, send, serve
 
 ROWS = 400
 LEFT, RIGHT = side_table("a", ROWS, 30, seed=2), side_table("b", ROWS, 30, seed=3)
@@ -273,7 +265,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.
     over.set()
     thread.join()
     listener.close()
-    resident._disconnect(str(tmp_path / "host"))
+    client._disconnect(str(tmp_path / "host"))
 
 
 @pytest.mark.usefixtures("host")
@@ -338,7 +330,7 @@ def test_answers_of_a_join_that_lives_on_come_once_though_another_gives_them_in_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
     """They are held back until the turn is complete: in memory, or on disk if there are many."""
-    monkeypatch.setattr(resident, "_HELD_BYTES", held)
+    monkeypatch.setattr(client, "_HELD_BYTES", held)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(tmp_path / "host"))
@@ -364,7 +356,7 @@ def test_answers_of_a_join_that_lives_on_come_once_though_another_gives_them_in_
 
 @pytest.mark.usefixtures("host")
 def test_answers_that_are_held_back_on_disk_are_all_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(resident, "_HELD_BYTES", 1000)
+    monkeypatch.setattr(client, "_HELD_BYTES", 1000)
     join, events = join_of("diner"), [event for turn in turns(3) for event in turn]
     given, _ = drained(asked("x", "", "one", join, events, lambda: [], in_order=False))
     assert sum(map(len, given)) > 2000
@@ -373,7 +365,7 @@ def test_answers_that_are_held_back_on_disk_are_all_given(monkeypatch: pytest.Mo
 
 START_HOST = """
 import sys
-from dovetail.spark.hosts.resident import start
+from dovetail.spark.hosts.resident.process import start
 print(start(), flush=True)
 sys.stdin.read()
 """
@@ -395,7 +387,7 @@ def test_the_host_process_ends_with_its_parent(tmp_path: Path) -> None:
         _, later = drained(asked("y", "one", "two", join, events, lambda: []))
     finally:
         del os.environ[ADDRESS]
-        resident._disconnect(str(address))
+        client._disconnect(str(address))
     assert report["replayed"]
     assert not later["replayed"]
     parent.kill()

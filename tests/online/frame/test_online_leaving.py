@@ -24,7 +24,7 @@ from dovetail.joins.online.plan import buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
-from dovetail.spark.hosts import resident
+from dovetail.spark.hosts.resident import client
 from dovetail.spark.hosts.stateful import Buckets
 
 SECOND = 1_000_000
@@ -86,7 +86,7 @@ class Stream:
         for rows, n in zip(self.came, counts, strict=True):
             del rows[n:]
         if forgets:
-            resident._POOL.close()
+            client._POOL.close()
         self.restart(60_000, stored)
         self.batch(now_ms, chunks)
         assert self.found == first
@@ -206,7 +206,7 @@ def test_rows_leave_in_any_run_and_repeated_micro_batches_give_the_same(
         chunks = [(side, (newest - rng.integers(0, 30 * SECOND, 60)).tolist()) for side in (0, 1)]
         chance = rng.random()
         if chance < 0.2:
-            resident._POOL.close()
+            client._POOL.close()
         if chance < 0.5 and number:
             stream.repeat(1000 * number, chunks, forgets=chance > 0.35)
         else:

@@ -30,8 +30,8 @@ from dovetail.joins.online.plan.buckets import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Algorithm, Terms
 from dovetail.joins.online.unmatched import ChunkFile, RowBits
-from dovetail.spark.hosts import resident
 from dovetail.spark.hosts.exchange import Packet
+from dovetail.spark.hosts.resident import client
 from dovetail.spark.hosts.stateful import Buckets
 
 OUTER = tuple(how for how in get_args(How) if how != "inner")
@@ -170,7 +170,7 @@ class Query:
         for attempt in range(tries):
             buckets, task = self.tester(number)
             if attempt:
-                resident._POOL.close()
+                client._POOL.close()
             out = call(buckets)
             frames = out if isinstance(out, list) else [out] if len(out) else []
             if attempt == 0:

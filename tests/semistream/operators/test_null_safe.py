@@ -13,8 +13,8 @@ from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, random_cas
 from tests.semistream.operators.test_answers import random_spec
 
 from dovetail.engine.memory import MemoryBudget
+from dovetail.engine.rows.hashes import KeyCodes
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.keys import KeyCodes
 from dovetail.joins.semistream.master.store import with_nulls
 from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
 

@@ -1,1 +1,1 @@
-"""Rows as Arrow columns: taking them by number, codes for keys and bounds, names of results, bytes."""
+"""Rows as Arrow columns: taking them by number or name, codes and hashes of keys, codes of bounds, results, bytes."""

@@ -70,19 +70,19 @@ def take_columns(rows: Rows, indices: I64 | Selection) -> pa.RecordBatch:
     extensions of these; unions and run-ends are an `UnsupportedError`. `IndexError` for a number out of range;
     `OverflowError` where the text of one column would pass the 2 GiB that its offsets can reach.
     """
-    batch = _one_batch(rows)
+    batch = one_batch(rows)
     return _taken_batch(batch, _Picked(Selection.of(indices, batch.num_rows)))
 
 
 def take_runs(rows: Rows, starts: I64, lengths: I64) -> pa.RecordBatch:
     """The rows start, start + 1, ... of every run, one run after the other, without numbering them where possible."""
-    batch = _one_batch(rows)
+    batch = one_batch(rows)
     return _taken_batch(batch, _Picked(None, batch.num_rows, int64s(starts), int64s(lengths)))
 
 
 def taken_bytes(rows: Rows, indices: I64 | Selection) -> int:
     """Bytes that `take_columns` would allocate at most, to reserve them first."""
-    batch = _one_batch(rows)
+    batch = one_batch(rows)
     picked = Selection.of(indices, batch.num_rows)
     return sum(_bytes_of(column, picked) for column in batch.columns)
 
@@ -108,7 +108,8 @@ class _Picked:
         return self._given is not None and self._given.n_null > 0
 
 
-def _one_batch(rows: Rows) -> pa.RecordBatch:
+def one_batch(rows: Rows) -> pa.RecordBatch:
+    """The rows as one batch."""
     if isinstance(rows, pa.RecordBatch):
         return rows
     batches = rows.combine_chunks().to_batches()
@@ -234,6 +235,7 @@ __all__ = [
     "empty_batch",
     "held_bytes",
     "nbytes",
+    "one_batch",
     "row_bytes",
     "take_columns",
     "take_runs",

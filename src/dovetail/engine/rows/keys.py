@@ -71,8 +71,11 @@ def _float_codes(array: pa.Array) -> I64:
     wide = pa.types.is_float64(array.type)
     numbers = _filled(array if wide else array.cast(pa.float32())) + 0  # + 0 turns -0.0 into 0.0
     numbers[np.isnan(numbers)] = np.nan  # one NaN of the many, so that its code is known to have room above
-    bits: AnyArray = numbers.view(np.int64 if wide else np.int32)
-    return int64s(np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits))
+    return int64s(_ascending(numbers.view(np.int64 if wide else np.int32)))
+
+
+def _ascending(bits: AnyArray) -> AnyArray:
+    return np.where(bits < 0, bits ^ np.iinfo(bits.dtype).max, bits)
 
 
 def decimal_words(array: pa.Array) -> tuple[I64, I64]:
@@ -347,6 +350,14 @@ def _numbers(array: pa.Array) -> I64:
         return _float_bits(fixed_values(array, width).view(f"f{width}"))
     found = fixed_values(array, width).view((_UNSIGNED if pa.types.is_unsigned_integer(kind) else _SIGNED)[width])
     return found.view(np.int64) if width == 8 else found.astype(np.int64)
+
+
+def ordered_numbers(array: pa.Array) -> I64:
+    """Values of at most 64 bits as int64 that sort like them, NaN above all; nulls give anything."""
+    found = _numbers(array)
+    if pa.types.is_floating(array.type):
+        return _ascending(found)
+    return found ^ np.iinfo(np.int64).min if array.type == pa.uint64() else found
 
 
 def _float_bits(numbers: AnyArray) -> I64:

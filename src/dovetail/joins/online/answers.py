@@ -17,9 +17,9 @@ from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import Reservation
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.rows.layout import Layout
+from dovetail.engine.rows.named_rows import NamedRows, Picks, picked
 from dovetail.errors import PlanError
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.row_pages import NamedRows, Picks, picked
 
 ARRIVING, REACTIVE, CLEANUP = "arriving", "reactive", "cleanup"
 PHASES = (ARRIVING, REACTIVE, CLEANUP)

@@ -17,11 +17,11 @@ from dovetail.engine.kernels.arrays import I64, Bool, int64s
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.rows.columns import nbytes
+from dovetail.engine.rows.named_rows import PLACE, SHIFT, NamedRows, Picks, as_picked, picked
 from dovetail.engine.storage.spill import SpillFile, spill_directory
 from dovetail.errors import ConfigError
 from dovetail.joins.online.kernels.match import Stretch
 from dovetail.joins.online.kernels.ranges import WHOLE, key_ranges
-from dovetail.joins.online.row_pages import PLACE, SHIFT, NamedRows, Picks, picked
 
 KEY, ATS, DTS, BLOCK = "__dovetail_key", "__dovetail_ats", "__dovetail_dts", "__dovetail_block"
 """The columns of keys, each followed by its number, of ticks of arrival and departure, and of block numbers."""
@@ -431,7 +431,7 @@ class LongBlocks:
         """A run for the rows between each two edges, of a part in this order."""
         numbers = [*part.keys, part.ats, part.dts, part.block]
         columns = [
-            *part.rows.take(Picks.of(part.refs[order]), distinct=True).columns,
+            *part.rows.take(Picks.of(part.refs[order]), as_picked).columns,
             *(pa.array(each[order]) for each in numbers),
         ]
         batch = pa.RecordBatch.from_arrays(columns, schema=self.file.schema)

@@ -23,11 +23,11 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool
+from dovetail.engine.rows.hashes import row_hashes
 from dovetail.engine.rows.layout import Key
 from dovetail.errors import PlanError
 from dovetail.joins.online.graph import Attribute, Band, JoinGraph, Predicate, pair_graph, whole_bounds
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.row_pages import row_hashes
 
 _CELLS = 8  # widths of the band that a cell has: a right row has 1 1/8 copies on average
 _FAR = 2.0**62

@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.engine.rows.layout import Key, check_columns, key_pairs
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.relation import Closed
@@ -24,7 +25,6 @@ from dovetail.request import parse_distance
 
 Distance: TypeAlias = int | float | Decimal | timedelta
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
-_EXACT_DIGITS = 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ def _units_per_one(band: Band, kind: pa.DataType) -> Fraction | None:
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind):
         _require(isinstance(band.lo, timedelta), band, kind, "timedeltas")
         return Fraction(1, 86400) if pa.types.is_date32(kind) else Fraction(_PER_SECOND[_unit(kind)])
-    known = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.precision <= _EXACT_DIGITS)
+    known = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.precision <= NARROW_DIGITS)
     if not known:
         raise PlanError(
             f"a column of type {kind} has no distance; bands need numbers, dates or times.", argument="within"

@@ -7,16 +7,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dovetail.engine.kernels.arrays import I64, Bool, int64s
-from dovetail.engine.kernels.hashing import folded
-from dovetail.engine.rows.columns import VIEWS, valid_rows
+from dovetail.engine.rows.hashes import KeyCodes
 from dovetail.engine.rows.keys import KeyEncoder
+from dovetail.engine.rows.named_rows import picked
 from dovetail.joins.online.graph import Attribute, Band, Edge, JoinGraph, Predicate, whole_bounds
 from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.kernels.ranges import BACK, FORTH, WHOLE, float_images, key_ranges
-from dovetail.joins.online.row_pages import byte_hashes, picked
 
 _SMALLEST = -(2**63)
 _NULL = 0x2545F4914F6CDD1D  # the key of nulls, where they are equal
@@ -233,59 +231,19 @@ class _IntervalKeys(_BandKeys):
 
 
 class _EqualKeys:
-    """Keys that are equal if the columns of both ends are, and rarely otherwise if they are hashed.
-
-    Where nulls are equal, they have a key that a value may have, too.
-    """
+    """Keys that are equal if the columns of both ends are, and rarely otherwise if they are hashed."""
 
     def __init__(self, predicate: Predicate, left: pa.Schema, hash_bits: int) -> None:
-        self._pairs, self._mask = predicate.pairs, -1 if hash_bits >= 64 else (1 << hash_bits) - 1
-        self._encoders = [_by_value(_plain(left.field(a).type)) for a, _ in self._pairs]
-        self._null_safe = predicate.null_safe
-        self.exact = len(self._pairs) <= 1 and None not in self._encoders and not self._null_safe
+        self._pairs = predicate.pairs
+        types = [left.field(a).type for a, _ in self._pairs]
+        self._codes = KeyCodes(types, hash_bits, predicate.null_safe, _NULL)
+        self.exact = self._codes.exact
 
     def encode(self, end: int, batch: pa.RecordBatch) -> tuple[I64, Bool]:
         """Keys of rows of one end, and which of them can match anything."""
-        columns = [_decoded(batch.column(pair[end])) for pair in self._pairs]
-        codes, valid = self._part(0, columns[0])
-        for at in range(1, len(columns)):
-            more, also = self._part(at, columns[at])
-            codes, valid = folded(codes, more), valid & also
-        codes = int64s(codes if self.exact or self._mask == -1 else codes & self._mask)
-        return codes, np.ones(len(codes), np.bool_) if self._null_safe else valid
+        return self._codes.encode([batch.column(pair[end]) for pair in self._pairs])
 
     def same(self, left: pa.RecordBatch, right: pa.RecordBatch) -> Bool:
         """Row by row whether the columns are equal; none of them is null unless nulls are equal."""
-        equal = np.ones(left.num_rows, np.bool_)
-        for at, (a, b) in enumerate(self._pairs):
-            mine, theirs = _decoded(left.column(a)), _decoded(right.column(b))
-            if self._encoders[at] is not None:
-                same = self._part(at, mine)[0] == self._part(at, theirs)[0]
-            else:
-                same = np.asarray(pc.equal(mine, theirs).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
-            if self._null_safe:
-                here, there = valid_rows(mine), valid_rows(theirs)
-                same = np.where(here & there, same, here == there)
-            equal &= same
-        return equal
-
-    def _part(self, at: int, array: pa.Array) -> tuple[I64, Bool]:
-        encoder = self._encoders[at]
-        codes, valid = encoder.encode([array]) if encoder is not None else (byte_hashes(array), valid_rows(array))
-        return (np.where(valid, codes, _NULL) if self._null_safe else codes), valid
-
-
-def _plain(kind: pa.DataType) -> pa.DataType:
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return VIEWS.get(kind, kind)
-
-
-def _decoded(array: pa.Array) -> pa.Array:
-    array = array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
-    return array.cast(VIEWS[array.type]) if array.type in VIEWS else array
-
-
-def _by_value(kind: pa.DataType) -> KeyEncoder | None:
-    """The encoder of a type whose values are numbers; None where they must be hashed."""
-    encoder = KeyEncoder([kind])
-    return encoder if encoder.stable else None
+        mine, theirs = zip(*((left.column(a), right.column(b)) for a, b in self._pairs), strict=True)
+        return self._codes.same(mine, theirs)

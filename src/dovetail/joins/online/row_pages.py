@@ -1,42 +1,30 @@
 """Stores the columns of rows in memory: Arrow pages, with rows named by page and place; dead rows are removed.
 
-Also hashes whole rows, and orders rows by their values alone: a micro-batch that Spark repeats has the same rows, but
-possibly in another order.
+Also orders rows by their values alone: a micro-batch that Spark repeats has the same rows, but possibly in another
+order.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I32, I64, int64s
-from dovetail.engine.kernels.hashing import folded, text_hashes
+from dovetail.engine.kernels.arrays import I32, I64
 from dovetail.engine.memory import Reservation
 from dovetail.engine.rows.columns import (
     compact,
     compact_bytes,
-    fixed_values,
-    fixed_width,
     held_bytes,
-    memory_of,
     nbytes,
-    offsets_of,
     row_bytes,
-    take_columns,
-    taken_bytes,
-    valid_rows,
 )
+from dovetail.engine.rows.hashes import row_hashes
+from dovetail.engine.rows.named_rows import SHIFT, NamedRows, Picks, as_picked, picked, refs_of
 
-SHIFT = 32
-PLACE = (1 << SHIFT) - 1
 DEAD = -1
-_FEW = 2048
-_FEW_OF_A_PAGE = 64
 
 
 @dataclass(slots=True)
@@ -47,72 +35,6 @@ class Page:
     slots: I32
     alive: int
     held: int
-
-
-class NamedRows(NamedTuple):
-    """Rows that are named by page and place."""
-
-    pages: Mapping[int, pa.RecordBatch]
-    schema: pa.Schema
-
-    def take(self, picks: Picks, distinct: bool = False) -> pa.RecordBatch:
-        """The picked rows, in their order; repeated rows are taken from their page once.
-
-        `distinct`: no row is repeated.
-        """
-        if not picks.groups:
-            return pa.RecordBatch.from_pylist([], self.schema)
-        if len(picks.groups) == 1:
-            return picked(self.pages[picks.groups[0].page], picks.groups[0].places)
-        parts, places, before = [], np.empty(picks.n, np.int64), 0
-        for page, at, wanted in picks.groups:
-            if distinct or len(at) < _FEW_OF_A_PAGE:
-                places[at] = np.arange(before, before + len(at))
-            else:
-                wanted, inverse = np.unique(wanted, return_inverse=True)
-                places[at] = inverse + before
-            parts.append(picked(self.pages[page], wanted))
-            before += len(wanted)
-        together = pa.concat_batches(parts)
-        del parts  # three copies of the rows would be one too many
-        return picked(together, places)
-
-    def take_columns(self, names: Sequence[str], picks: Picks) -> pa.RecordBatch:
-        """These columns of the picked rows."""
-        wanted = list(dict.fromkeys(names))
-        pages = {group.page: self.pages[group.page].select(wanted) for group in picks.groups}
-        return NamedRows(pages, pa.schema([self.schema.field(name) for name in wanted])).take(picks)
-
-    def nbytes(self, picks: Picks) -> int:
-        """Bytes of the picked rows, to reserve them before they are taken."""
-        return sum(taken_bytes(self.pages[group.page], group.places) for group in picks.groups)
-
-
-class Group(NamedTuple):
-    """Picked rows of one page: which of all they are, and their places in the page."""
-
-    page: int
-    at: I64
-    places: I64
-
-
-class Picks(NamedTuple):
-    """Rows by name in some order, by page."""
-
-    n: int
-    groups: list[Group]
-
-    @classmethod
-    def of(cls, refs: I64) -> Picks:
-        """The rows of these names."""
-        numbers, places = refs >> SHIFT, refs & PLACE
-        used = np.unique(numbers)
-        if len(used) == 1:
-            return cls(len(refs), [Group(int(used[0]), np.arange(0), places)])
-        order = np.argsort(numbers, kind="stable")
-        edges = np.append(np.searchsorted(numbers[order], used), len(numbers))
-        parts = [order[edges[i] : edges[i + 1]] for i in range(len(used))]
-        return cls(len(refs), [Group(int(n), at, places[at]) for n, at in zip(used, parts, strict=True)])
 
 
 class RowPages:
@@ -214,7 +136,7 @@ class RowPages:
             self._drop(number)
         self.reservation.shrink(bound - size)
         number = self._keep(batch, slots, len(slots), size)
-        self._refs[slots] = (number << SHIFT) + np.arange(len(slots))
+        self._refs[slots] = refs_of(number, np.arange(len(slots)))
         return True
 
     def _drop(self, number: int) -> None:
@@ -237,29 +159,14 @@ class RowPages:
         """All rows by name, while none of them moves."""
         return NamedRows(self.batches(), self.schema)
 
-    def gather(self, refs: I64, distinct: bool = False) -> pa.RecordBatch:
-        """The rows of these names, in this order; `distinct`: no name is repeated."""
-        return self.rows().take(Picks.of(refs), distinct)
+    def gather(self, refs: I64) -> pa.RecordBatch:
+        """The rows of these names, each once, in this order."""
+        return self.rows().take(Picks.of(refs), as_picked)
 
     def close(self) -> None:
         """Drop every page."""
         self._pages.clear()
         self.reservation.close()
-
-
-def picked(batch: pa.RecordBatch, at: I64) -> pa.RecordBatch:
-    """Rows by number; few rows by Arrow's own `take`, which starts faster but does not support all types."""
-    few = len(at) < _FEW and _arrow_takes(batch.schema)
-    return batch.take(pa.array(at)) if few else take_columns(batch, at)
-
-
-@lru_cache(maxsize=64)
-def _arrow_takes(schema: pa.Schema) -> bool:
-    return not any(_is_view(field.type) for field in schema)
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    return "view" in str(kind) or any(_is_view(kind.field(i).type) for i in range(kind.num_fields))
 
 
 def mean_row_bytes(batch: pa.RecordBatch) -> int:
@@ -279,56 +186,10 @@ def in_fixed_order(batches: Sequence[pa.RecordBatch], most_rows: int, most_bytes
     Rows with equal hashes are equal, except in one case of 2^64: then they stay in input order.
     """
     hashes = np.concatenate([row_hashes(batch) for batch in batches])
-    names = np.concatenate([(at << SHIFT) + np.arange(batch.num_rows) for at, batch in enumerate(batches)])
+    names = np.concatenate([refs_of(at, np.arange(batch.num_rows)) for at, batch in enumerate(batches)])
     size = sum(int(row_bytes(batch).sum()) for batch in batches)
     step = max(1, min(most_rows, most_bytes * len(names) // max(1, size)))
     names = names[np.argsort(hashes, kind="stable")]
     rows = NamedRows(dict(enumerate(batches)), batches[0].schema)
     for at in range(0, len(names), step):
-        yield rows.take(Picks.of(names[at : at + step]), distinct=True)
-
-
-def row_hashes(batch: pa.RecordBatch) -> I64:
-    """A hash of all columns of each row, the same in every process."""
-    found = np.zeros(batch.num_rows, np.int64)
-    for column in batch.columns:
-        found = folded(found, _hashes(column))
-    return found
-
-
-def _hashes(array: pa.Array) -> I64:
-    """A hash of each value; 0 for nulls."""
-    return np.where(valid_rows(array), _value_hashes(array), 0)
-
-
-def _value_hashes(array: pa.Array) -> I64:
-    kind, n = array.type, len(array)
-    if pa.types.is_null(kind) or n == 0:
-        return np.zeros(n, np.int64)
-    if pa.types.is_boolean(kind):
-        return byte_hashes(array.cast(pa.int8()))
-    if pa.types.is_struct(kind):
-        return row_hashes(pa.RecordBatch.from_arrays(array.flatten(), [str(at) for at in range(kind.num_fields)]))
-    if pa.types.is_list(kind) or pa.types.is_map(kind):
-        return _list_hashes(array)
-    return byte_hashes(array)
-
-
-def _list_hashes(array: pa.Array) -> I64:
-    """Hashes of lists: the sum of the hashes of items at their places, as a difference of two running sums."""
-    offsets = offsets_of(array).astype(np.int64)
-    items = _hashes(array.values.slice(offsets[0], offsets[-1] - offsets[0]))
-    offsets, sizes = offsets - offsets[0], np.diff(offsets)
-    places = np.arange(len(items)) - np.repeat(offsets[:-1], sizes)
-    sums = np.append(0, np.cumsum(folded(items, places)))
-    return folded(int64s(sums[offsets[1:]] - sums[offsets[:-1]]), int64s(sizes))
-
-
-def byte_hashes(array: pa.Array) -> I64:
-    """A hash of each value of a type of fixed width, of text or of binary values."""
-    if len(array) == 0:
-        return np.empty(0, np.int64)
-    width = fixed_width(array.type)
-    if width is None:
-        return text_hashes(offsets_of(array), memory_of(array, 2))
-    return text_hashes(np.arange(len(array) + 1, dtype=np.int64) * width, fixed_values(array, width))
+        yield rows.take(Picks.of(names[at : at + step]), as_picked)

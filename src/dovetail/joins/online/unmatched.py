@@ -19,11 +19,11 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, U8, Bool
 from dovetail.engine.rows.layout import How
+from dovetail.engine.rows.named_rows import picked
 from dovetail.engine.rows.packing import as_schema
 from dovetail.engine.storage.spill import spill_directory
 from dovetail.joins.online.graph import SIDES, pair_graph
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.row_pages import picked
 
 if TYPE_CHECKING:
     from dovetail.joins.online.bucket_join import BucketJoin

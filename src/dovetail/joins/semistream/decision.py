@@ -17,6 +17,7 @@ from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.profile import load_profile
+from dovetail.engine.rows.hashes import KeyCodes
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.semistream.cost.choose import Choice, PlainPrice, Price, tune
 from dovetail.joins.semistream.cost.choose import choose as choose_algorithm
@@ -36,7 +37,6 @@ from dovetail.joins.semistream.cost.setting import (
 )
 from dovetail.joins.semistream.kernels.segment_match import scratch_bytes
 from dovetail.joins.semistream.kernels.waiting_pool import SEGMENT_BYTES
-from dovetail.joins.semistream.keys import KeyCodes
 from dovetail.joins.semistream.master.pages import Pages, probed, ranges_of, stream_key
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator

@@ -1,7 +1,6 @@
 """Keys of the stream and of master data.
 
 Stores sort and search keys in a normal form that is the same for every type, and find the page of a key by an index.
-Joins match keys by int64 codes: exact where one number names the key, else a hash that is checked.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.engine.kernels.arrays import I32, I64, U8, AnyArray, Bool, int64s
+from dovetail.engine.kernels.arrays import I32, I64, U8, Bool
 from dovetail.engine.kernels.hashing import folded, text_hashes
-from dovetail.engine.rows.columns import VIEWS, fixed_values, fixed_width, memory_of, offsets_of, valid_rows
-from dovetail.engine.rows.keys import KeyEncoder
+from dovetail.engine.rows.columns import fixed_values, fixed_width, memory_of, offsets_of, valid_rows
+from dovetail.engine.rows.keys import NARROW_DIGITS, ordered_numbers, whole
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import byte_keys
 from dovetail.joins.semistream.kernels.byte_keys import count_below, escaped_lengths, put_numbers, put_text
@@ -76,7 +75,7 @@ class Texts:
 
     def codes(self) -> I64:
         """A 64-bit hash of each key: different keys may, very rarely, share one."""
-        return byte_keys.byte_hashes(self.offsets, self.data)
+        return text_hashes(self.offsets, self.data)
 
     def column(self) -> pa.Array:
         """The keys as an Arrow column, for storing."""
@@ -114,9 +113,6 @@ def above(keys: Normal, fences: Normal, picked: I64) -> Bool:
     raise TypeError("keys and fences are of different forms")
 
 
-_NARROW_DIGITS = 18  # digits of a decimal whose unscaled value fits in an int64
-
-
 @dataclass(frozen=True, slots=True)
 class KeyForm:
     """How the key columns of one store become normal keys. Equal keys have equal forms, and lesser keys lesser forms.
@@ -146,7 +142,7 @@ class KeyForm:
         self._check(plain)
         valid = np.logical_and.reduce([valid_rows(column) for column in plain])
         if self.exact:
-            return Numbers(np.ascontiguousarray(numbers_of(plain[0]))), valid
+            return Numbers(np.ascontiguousarray(ordered_numbers(plain[0]))), valid
         if len(plain) == 1 and fixed_width(plain[0].type) is None:
             column = plain[0].cast(_wide(plain[0].type))
             if column.null_count:
@@ -186,7 +182,7 @@ def _kind(kind: pa.DataType) -> tuple[object, ...]:
     if types.is_floating(kind) and kind.bit_width >= 32:
         return ("float",)
     if types.is_decimal(kind):
-        return ("decimal", kind.scale, kind.precision <= _NARROW_DIGITS)
+        return ("decimal", kind.scale, kind.precision <= NARROW_DIGITS)
     if types.is_timestamp(kind):
         return ("timestamp", kind.unit, kind.tz is None)
     if types.is_time(kind) or types.is_duration(kind) or types.is_date(kind) or types.is_fixed_size_binary(kind):
@@ -208,43 +204,17 @@ def is_number(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return is_number(kind.value_type)
     if pa.types.is_decimal(kind):
-        return bool(kind.precision <= _NARROW_DIGITS)
+        return bool(kind.precision <= NARROW_DIGITS)
     return (fixed_width(kind) is not None and not pa.types.is_fixed_size_binary(kind)) or pa.types.is_boolean(kind)
 
 
 def _plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    array = whole(column)
     return array.dictionary_decode() if pa.types.is_dictionary(array.type) else array
 
 
 def _wide(kind: pa.DataType) -> pa.DataType:
     return pa.large_string() if is_text(kind) else pa.large_binary()
-
-
-def numbers_of(array: pa.Array) -> I64:
-    """Values of at most 64 bits as int64 that sort like them; nulls give anything."""
-    kind = array.type
-    if len(array) == 0:
-        return np.empty(0, np.int64)
-    if pa.types.is_boolean(kind):
-        return np.asarray(pc.fill_null(array, False).cast(pa.int8()), np.int64)
-    width = fixed_width(kind) or 8
-    raw = fixed_values(array, width)
-    if pa.types.is_decimal(kind):
-        return raw.view(f"i{min(width, 8)}")[:: max(width // 8, 1)].astype(np.int64)
-    if pa.types.is_floating(kind):
-        return _float_order(raw.view(f"f{width}"))
-    if pa.types.is_unsigned_integer(kind):
-        found = raw.view(f"u{width}")
-        return (found ^ np.uint64(1 << 63)).view(np.int64) if width == 8 else found.astype(np.int64)
-    return raw.view(f"i{width}").astype(np.int64, copy=False)
-
-
-def _float_order(numbers: AnyArray) -> I64:
-    doubles = numbers.astype(np.float64) + 0.0  # -0.0 + 0.0 is 0.0
-    doubles[np.isnan(doubles)] = np.nan  # one of the many bit patterns, and above infinity
-    bits = doubles.view(np.int64)
-    return np.where(bits < 0, bits ^ np.int64(2**63 - 1), bits)
 
 
 def _joined(columns: Sequence[pa.Array]) -> Texts:
@@ -276,7 +246,7 @@ class _Part:
 
 def _part(column: pa.Array, last: bool) -> _Part:
     if is_number(column.type):
-        return _Part(np.full(len(column), 8, np.int64), numbers=numbers_of(column))
+        return _Part(np.full(len(column), 8, np.int64), numbers=ordered_numbers(column))
     width = fixed_width(column.type)
     if width is not None:
         data = _big_endian(column, width) if pa.types.is_decimal(column.type) else fixed_values(column, width)
@@ -375,80 +345,7 @@ Index = Fences | Dense | Buckets
 
 
 _TEXT = (pa.string(), pa.large_string(), pa.string_view())
-_TRUE = np.ones(1 << 16, np.bool_)
-_NULL = 0x5A17_0C0D_E0F0  # the code of null, which a value may share
 _BINARY = (pa.binary(), pa.large_binary(), pa.binary_view())
-
-
-class KeyCodes:
-    """Codes for keys of these types; with `exact`, equal codes are equal keys, else `same` decides.
-
-    One column of whole numbers, booleans, dates, times, floats or decimals of up to 18 digits is coded by value. Text,
-    binary values, wide decimals and several columns are hashed to 64 bits. NaN equals NaN and 0.0 equals -0.0, as in
-    Spark; a null in any column makes the row invalid, or with `null_safe` is a value like others, equal to itself.
-    `bits` below 64 makes hashes collide, for tests.
-    """
-
-    def __init__(self, types: Sequence[pa.DataType], bits: int = 64, null_safe: bool = False) -> None:
-        self.types = tuple(types)
-        encoders = [KeyEncoder([kind]) for kind in self.types]
-        self._parts = [encoder if encoder.stable else None for encoder in encoders]
-        self.null_safe = null_safe  # no number is left to stand for null, so that codes cannot be exact
-        self.exact = len(self._parts) == 1 and self._parts[0] is not None and not null_safe
-        self._plain = self.exact and self.types[0] == pa.int64()
-        self._bits = bits
-
-    def encode(self, columns: Sequence[pa.Array]) -> tuple[I64, Bool]:
-        """The code of each row, and whether it is a key that can match; do not write to the codes."""
-        if self._plain and columns[0].null_count == 0:  # the usual key: nothing to convert, nothing to check
-            return int64s(columns[0].to_numpy()), _all_valid(len(columns[0]))
-        codes, valid = self._part(0, columns[0])
-        for at in range(1, len(columns)):
-            more, also = self._part(at, columns[at])
-            codes, valid = folded(codes, more), valid & also
-        if not self.exact and self._bits < 64:
-            codes = codes & ((1 << self._bits) - 1)
-        return int64s(codes), valid
-
-    def same(self, left: Sequence[pa.Array], right: Sequence[pa.Array]) -> Bool:
-        """Row by row whether the keys are equal; nulls are if null is a value, and otherwise must not be here."""
-        equal = np.ones(len(left[0]), np.bool_)
-        for at, (one, other) in enumerate(zip(left, right, strict=True)):
-            same = self._same_part(at, one, other)
-            if self.null_safe and (one.null_count or other.null_count):
-                mine, theirs = valid_rows(one), valid_rows(other)
-                same = np.where(mine & theirs, same, mine == theirs)
-            equal &= same
-        return equal
-
-    def _same_part(self, at: int, one: pa.Array, other: pa.Array) -> Bool:
-        if self._parts[at] is not None:
-            same: Bool = self._part(at, one)[0] == self._part(at, other)[0]
-            return same
-        return np.asarray(pc.equal(one, other).fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
-
-    def _part(self, at: int, array: pa.Array) -> tuple[I64, Bool]:
-        encoder = self._parts[at]
-        codes, valid = encoder.encode([array]) if encoder is not None else (_hashes(array), valid_rows(array))
-        if not self.null_safe:
-            return codes, valid
-        return (np.where(valid, codes, _NULL) if array.null_count else codes), _all_valid(len(array))
-
-
-def _all_valid(n: int) -> Bool:
-    return _TRUE[:n] if n <= len(_TRUE) else np.ones(n, np.bool_)
-
-
-def _hashes(array: pa.Array) -> I64:
-    array = array.cast(VIEWS[array.type]) if array.type in VIEWS else array
-    if len(array) == 0:
-        return np.empty(0, np.int64)
-    width = fixed_width(array.type)
-    if width is None:
-        return text_hashes(offsets_of(array), memory_of(array, 2))
-    offsets = np.arange(len(array) + 1, dtype=np.int64) * width
-    offsets.flags.writeable = False
-    return text_hashes(offsets, fixed_values(array, width))
 
 
 def comparable(stream: pa.DataType, master: pa.DataType) -> bool:

@@ -11,8 +11,10 @@ import pyarrow.compute as pc
 
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.rows.columns import valid_rows
+from dovetail.engine.rows.hashes import KeyCodes
+from dovetail.engine.rows.keys import ordered_numbers
 from dovetail.errors import DataError, PlanError
-from dovetail.joins.semistream.keys import KeyCodes, is_number, is_text, numbers_of
+from dovetail.joins.semistream.keys import is_number, is_text
 from dovetail.request import Key, one_of, parse_keys
 
 Closed = Literal["left", "right", "both", "neither"]
@@ -87,14 +89,14 @@ def not_above(low: pa.Array, high: pa.Array, or_equal: bool) -> Bool:
 
 def _in_one_unit(one: pa.Array, other: pa.Array) -> tuple[I64, I64]:
     if not pa.types.is_timestamp(one.type) or one.type.unit == other.type.unit:
-        return numbers_of(one), numbers_of(other)
+        return ordered_numbers(one), ordered_numbers(other)
     fine = max(_PER_SECOND[array.type.unit] for array in (one, other))
     return _finer(one, fine), _finer(other, fine)
 
 
 def in_unit_of(values: pa.Array, kind: pa.DataType) -> I64:
     """Numbers of the values that compare with those of a column of type `kind`; times rounded down to its unit."""
-    numbers = numbers_of(values)
+    numbers = ordered_numbers(values)
     if not pa.types.is_timestamp(kind) or kind.unit == values.type.unit:
         return numbers
     if _PER_SECOND[kind.unit] > _PER_SECOND[values.type.unit]:
@@ -105,7 +107,7 @@ def in_unit_of(values: pa.Array, kind: pa.DataType) -> I64:
 def _finer(times: pa.Array, per_second: int) -> I64:
     """Times as counts of a finer unit; those beyond its range are its first and last."""
     factor, most = per_second // _PER_SECOND[times.type.unit], np.iinfo(np.int64).max
-    counts = numbers_of(times)
+    counts = ordered_numbers(times)
     scaled = np.clip(counts, -(most // factor), most // factor) * factor
     return np.where(np.abs(counts) > most // factor, np.sign(counts) * most, scaled)
 

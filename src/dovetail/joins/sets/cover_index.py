@@ -292,6 +292,15 @@ class OpenIndex:
     index: CoverIndex
     budget: MemoryBudget
 
+    @property
+    def n_rows(self) -> int:
+        """The number of right rows."""
+        return len(self.index.arrays.starts)
+
+    def answers(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Left rows with count and covered length."""
+        yield with_answers(rows, self.index.answer(rows))
+
     def close(self) -> None:
         """Nothing: the budget goes with the index."""
 

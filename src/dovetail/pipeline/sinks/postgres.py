@@ -25,7 +25,8 @@ from dovetail.engine.storage.secrets import censored, shown
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.master.postgres.connection import check_url
 from dovetail.pipeline.file.declared import Step
-from dovetail.spark.frames import Batches, arrow_type, map_in_arrow
+from dovetail.spark.frames import Batches, arrow_type
+from dovetail.spark.hosts.batch import mapped_frame, one_partition
 
 NOTES = "dovetail_sinks"
 REPLACING = ("complete", "overwrite")
@@ -272,7 +273,8 @@ def _has_unique(cursor: Any, target: Target) -> bool:
 
 def write_batch(rows: DataFrame, target: Target, number: int) -> tuple[int, bool]:
     """Write the rows once, however often the task is repeated; their number, and whether they were written before."""
-    report = map_in_arrow(rows.repartition(1), partial(_written, target, number), _REPORT).collect()
+    gathered = one_partition(rows, shuffled=True)
+    report = mapped_frame(gathered, partial(_written, target, number), _REPORT).collect()
     if report:
         return report[0]["rows"], report[0]["skipped"]
     # Adaptive execution runs no task without rows, but an empty result may have to replace a former one.

@@ -4,5 +4,6 @@
 * `batch`: exchanges the rows of two inputs and runs joins over the batches of a task, or over buckets that end.
 * `sample`: samples of rows. `cells`: the tasks of joins of rows near a point.
 * `stateful`: runs a join of buckets over micro-batches, with timers and with state in the checkpoint.
-* `resident`: keeps values in an executor between tasks, in a worker or in a process beside the workers.
+* `sent`: answers rows from an index that is sent to every task.
+* `pool`: keeps values in a process between tasks. `resident`: keeps them in a process beside the workers.
 """

@@ -1,6 +1,8 @@
 """The batch host: joins over DataFrames that end.
 
-* `task_frame`: a function over the Arrow batches of each partition, with its metrics.
+* `task_frame`: a function over the Arrow batches of each partition, with its metrics; `mapped_frame` without.
+* `numbered`: a row for each of a number of tasks. `one_partition`, `copied_to_tasks`: all rows in one task, or in all.
+* `exchange_by_id`, `exchange_by_hash`, `exchange_by_range`: rows of one input, each partition in one task.
 * `exchange_bundled`: rows of both sides of a join in bundles, each partition in one task; `task_frame` runs the join.
 * `exchange_sorted`: the same in packets, sorted by the tasks.
 * `exchange`: the same row by row, for what Spark must sort.
@@ -11,10 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial, reduce
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
@@ -26,6 +28,7 @@ from dovetail.spark.frames import RESERVED, Batches, arrow_type, map_in_arrow, q
 from dovetail.spark.hosts.exchange import ORDER, PACKED, BucketedInputs, Packet, pack
 from dovetail.spark.task import MetricsSink
 
+ColumnOrName: TypeAlias = Column | str
 Join = Callable[[Any, Batches, Metrics], Batches]
 """Gives the answers of a task from its specification and its batches, and counts what it does."""
 
@@ -33,6 +36,42 @@ Join = Callable[[Any, Batches, Metrics], Batches]
 def task_frame(rows: DataFrame, join: Join, task: Any, sink: MetricsSink, output: Iterable[T.StructField]) -> DataFrame:
     """The answers of the tasks, as a lazy DataFrame with these columns; their metrics go to the sink."""
     return map_in_arrow(rows, partial(reported, join, task, sink), T.StructType(list(output)))
+
+
+def mapped_frame(rows: DataFrame, function: Callable[[Batches], Batches], output: Iterable[T.StructField]) -> DataFrame:
+    """What a function makes of the batches of each partition, as a lazy DataFrame with these columns."""
+    return map_in_arrow(rows, function, T.StructType(list(output)))
+
+
+def numbered(spark: SparkSession, tasks: int) -> DataFrame:
+    """A partition for each task, whose only row is the number of the task."""
+    return spark.range(0, tasks, 1, tasks)
+
+
+def one_partition(rows: DataFrame, shuffled: bool) -> DataFrame:
+    """All rows in one partition; without a shuffle one task also computes them."""
+    return rows.repartition(1) if shuffled else rows.coalesce(1)
+
+
+def copied_to_tasks(rows: DataFrame) -> DataFrame:
+    """The few rows of one side of a join of Spark's, to be broadcast."""
+    return F.broadcast(rows)
+
+
+def exchange_by_id(rows: DataFrame, partitions: int, number: Column, order: Sequence[ColumnOrName] = ()) -> DataFrame:
+    """The rows in the partitions of these numbers, sorted there."""
+    placed = rows.repartitionById(partitions, number)
+    return placed.sortWithinPartitions(*order) if order else placed
+
+
+def exchange_by_hash(rows: DataFrame, by: Sequence[ColumnOrName]) -> DataFrame:
+    """The rows, those with equal values in one partition."""
+    return rows.repartition(*by)
+
+
+def exchange_by_range(rows: DataFrame, by: Sequence[ColumnOrName], then: Sequence[ColumnOrName] = ()) -> DataFrame:
+    """The rows in the order of these values from partition to partition, and sorted in each, also by `then`."""
+    return rows.repartitionByRange(*by).sortWithinPartitions(*by, *then)
 
 
 def nullable(fields: Iterable[T.StructField]) -> list[T.StructField]:
@@ -85,7 +124,7 @@ def exchange(
     places, owns, kinds = _laid_out(left, right, pairs)
     sides = zip((left, right), (LEFT, RIGHT), owns, strict=True)
     mine, theirs = (_tagged(side, tag, own, kinds) for side, tag, own in sides)
-    return mine.union(theirs).repartitionById(partitions, F.col(CELL)), places
+    return exchange_by_id(mine.union(theirs), partitions, F.col(CELL)), places
 
 
 _BUNDLES = T.StructType().add(SIDE, T.ByteType()).add(CELL, T.IntegerType()).add(ROWS, T.BinaryType())
@@ -124,8 +163,7 @@ def exchange_sorted(
         packing = Packing(number, side.cell, order[number], side.schema, memory)
         rows = side.rows.select(*map(quoted, dict.fromkeys([*side.columns, side.cell])))
         parts.append(map_in_arrow(rows, partial(pack_rows, packing), _PACKETS))
-    placed = parts[0].union(parts[1]).repartitionById(partitions, F.col(CELL))
-    return placed.sortWithinPartitions(FIRST), schemas
+    return exchange_by_id(parts[0].union(parts[1]), partitions, F.col(CELL), [FIRST]), schemas
 
 
 def _laid_out(
@@ -193,8 +231,8 @@ def bucket_frame(
     in which they were read.
     """
     parts = [map_in_arrow(rows, partial(pack, bucketed, False, side), PACKED) for side, rows in enumerate(inputs)]
-    placed = reduce(DataFrame.union, parts).repartitionById(buckets, F.col("bucket").cast("int"))
-    return map_in_arrow(placed.sortWithinPartitions("bucket", *ORDER), partial(_joined, join), output)
+    together, number = reduce(DataFrame.union, parts), F.col("bucket").cast("int")
+    return map_in_arrow(exchange_by_id(together, buckets, number, ["bucket", *ORDER]), partial(_joined, join), output)
 
 
 def _joined(join: Callable[[Bucketed], Batches], batches: Batches) -> Batches:

@@ -18,7 +18,7 @@ from dovetail.engine.exchange.delivery import RowDelivery
 from dovetail.engine.kernels.arrays import AnyArray
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.rows.columns import nbytes, take_columns
+from dovetail.engine.rows.columns import nbytes, one_batch, take_columns
 from dovetail.engine.rows.keys import KeyEncoder
 from dovetail.engine.storage.spool import Spool
 from dovetail.joins.interval.index.overlap_index import OverlapIndex
@@ -97,25 +97,51 @@ class RightIndex:
         some = self._weights[np.maximum(found, 0)] if len(self._weights) else np.ones(len(found), np.int64)
         return np.where(found >= 0, some, 1)
 
+    @property
+    def n_rows(self) -> int:
+        """The number of right rows, those that match nothing among them."""
+        return int(self.rows.num_rows)
+
+    def answers(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Left rows with their answers; right rows are added in as large batches as the budget allows."""
+        from dovetail.joins.interval.operators.spec import stretches  # as above
+
+        question = self.question
+        found = self.ask(rows, question.kind)
+        if question.kind in ("count", "left_semi", "left_anti"):
+            yield finished(question, rows, found, None)
+            return
+        weights = self.weights(found)
+        for first, last in stretches(weights, rows.num_rows, min(question.memory // 8, self.budget.available)):
+            with self.budget.reserve("answers") as held:
+                held.grow(int(weights[first:last].sum()))
+                yield finished(question, rows.slice(first, last - first), found[first:last], self.rows)
+
     def close(self) -> None:
         """Release the memory."""
         self.index.close()
         self._held.close()
 
 
-def answer(question: Question, index: RightIndex, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The answers for a batch of left rows; right rows are added in as large batches as the budget allows."""
-    from dovetail.joins.interval.operators.spec import stretches  # as above
+@dataclass(frozen=True, slots=True)
+class SentRight:
+    """A question and all right rows, as Arrow bytes, on their way to tasks."""
 
-    found = index.ask(rows, question.kind)
-    if question.kind in ("count", "left_semi", "left_anti"):
-        yield finished(question, rows, found, None)
-        return
-    weights = index.weights(found)
-    for first, last in stretches(weights, rows.num_rows, min(question.memory // 8, index.budget.available)):
-        with index.budget.reserve("answers") as held:
-            held.grow(int(weights[first:last].sum()))
-            yield finished(question, rows.slice(first, last - first), found[first:last], index.rows)
+    question: Question
+    right: bytes
+
+    def open(self) -> RightIndex:
+        """The index of the right rows in a task."""
+        rows = one_batch(pa.ipc.open_stream(self.right).read_all())
+        return RightIndex(self.question, rows, MemoryBudget(self.question.memory, "interval answers"))
+
+
+def sent_right(question: Question, right: pa.Table) -> SentRight:
+    """The right rows of a question, to be sent."""
+    output = pa.BufferOutputStream()
+    with pa.ipc.new_stream(output, right.schema) as writer:
+        writer.write_table(right.combine_chunks())
+    return SentRight(question, output.getvalue().to_pybytes())
 
 
 def finished(question: Question, rows: pa.RecordBatch, found: AnyArray, right: pa.RecordBatch | None) -> pa.RecordBatch:
@@ -211,7 +237,7 @@ class Cell:
                 yield from self._by_portions()
             return
         if self._whole is None:
-            self._whole = self.index(_whole(self._right.read(), self.schemas["right"]), True)
+            self._whole = self.index(one_batch(pa.Table.from_batches(self._right.read(), self.schemas["right"])), True)
         yield self.answers(rows, self.found(self._whole, rows))
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -286,11 +312,6 @@ class _QuestionCell(Cell):
         """Close the indexes."""
         for each in index:
             each.close()
-
-
-def _whole(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.RecordBatch:
-    table = pa.Table.from_batches(list(batches), schema).combine_chunks()
-    return next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], schema))
 
 
 def _portions(batches: Iterator[pa.RecordBatch], most: int, size: int) -> Iterator[pa.RecordBatch]:

@@ -11,6 +11,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.kernels.arrays import F64
 from dovetail.engine.profile import load_profile
+from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.index.answers import INDEX_BYTES
 from dovetail.joins.interval.plan.bins import CANDIDATE_COST, BinCells, OrderCells, key_pairs
@@ -22,7 +23,7 @@ from dovetail.joins.interval.plan.native import (
     candidate_cost,
     order_cells,
 )
-from dovetail.joins.interval.plan.ranges import RangesRoute, range_cells
+from dovetail.joins.interval.plan.ranges import RangeCells, RangesRoute, range_cells
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import (
     SMALL_BYTES,
@@ -55,7 +56,6 @@ INDEX_START = 0.2  # the same of an index of the whole right side: a job that re
 SENT_ROW = 4  # cost of a right row that the driver reads, broadcasts and every worker loads, relative to one sent once
 MISSED_LENGTH = 1.5  # times the longest sampled row: longer ones were missed by the sample
 FEWEST_SAMPLED = 64  # rows of both samples in a range from which a sweep can be followed
-CODED_DIGITS = 18  # decimals of more digits have no 64-bit codes
 CODES_BOTH_CLOSED = 2.0**62  # bounds below this leave room for a closed end
 CODES_MIXED_CLOSED = 2.0**61  # bounds nearer to zero than this leave room for half steps
 
@@ -214,7 +214,7 @@ def _has_codes(kind: T.DataType, relation: Relation, low: float, high: float) ->
 
 
 def _is_wide_decimal(kind: T.DataType) -> bool:
-    return isinstance(kind, T.DecimalType) and kind.precision > CODED_DIGITS
+    return isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
 
 
 def _native(inputs: Inputs, because: str = "") -> NativeRoute:
@@ -284,10 +284,19 @@ def _index_reason(inputs: Inputs) -> str:
 
 
 def _index_in_ranges(inputs: Inputs) -> IndexRoute:
-    rows = sum(s.usable for s in inputs.statistics)
-    ranges = max(cores_of(inputs), ceil(rows * INDEX_BYTES * INDEX_ROOM / inputs.request.memory))
     reason = "each range has an index of its right rows, left rows stream past it, and no pair is formed"
-    return IndexRoute(inputs, reason, range_cells(inputs, min(ranges, MOST_RANGES)))
+    return IndexRoute(inputs, reason, cells_of_indexes(inputs, sum(s.usable for s in inputs.statistics), INDEX_BYTES))
+
+
+def cells_of_indexes(inputs: Inputs, rows: float, each: float) -> RangeCells:
+    """Ranges whose rows take an `INDEX_ROOM`-th of the budget at `each` bytes, one for every core at least."""
+    ranges = max(cores_of(inputs), ceil(rows * each * INDEX_ROOM / inputs.request.memory))
+    return range_cells(inputs, min(ranges, MOST_RANGES))
+
+
+def index_fits(inputs: Inputs, each: float, beside: float = 0) -> bool:
+    """Whether an index of all right rows fits the budget at `each` bytes a row, with some bytes beside it."""
+    return inputs.statistics[1].usable * each + beside <= inputs.request.memory
 
 
 def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
@@ -295,12 +304,12 @@ def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
 
     Rows that could fit are measured by a job, if planning has not measured them.
     """
-    stats, memory = inputs.statistics[1], inputs.request.memory
-    size = stats.usable * (INDEX_BYTES + 2 * (stats.row_bytes if with_rows else stats.key_bytes))
-    if size > memory or not with_rows:
-        return size <= memory
+    stats = inputs.statistics[1]
+    each = INDEX_BYTES + 2 * (stats.row_bytes if with_rows else stats.key_bytes)
+    if not with_rows or not index_fits(inputs, each):
+        return index_fits(inputs, each)
     texts = text_bytes(inputs.right) if stats.text_bytes is None else stats.text_bytes
-    return size + 2 * texts <= memory
+    return index_fits(inputs, each, 2 * texts)
 
 
 def _index_seconds(inputs: Inputs) -> float:

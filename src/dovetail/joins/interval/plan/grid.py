@@ -21,6 +21,7 @@ from dovetail.engine.kernels.arrays import F64, I64
 from dovetail.joins.interval.plan.bins import ROW_COST, Span, explode_bins, points_reached
 from dovetail.joins.interval.plan.cells import CELL_COLUMNS
 from dovetail.joins.interval.plan.sides import Side
+from dovetail.spark.hosts.batch import copied_to_tasks
 
 SAMPLED = 1 << 15  # rows of a side
 CUTS = (4, 8, 16, 32, 64, 128, 256, 512)  # numbers of cells along a column
@@ -70,7 +71,7 @@ class GridCells:
         first, cells = side.own("first"), side.own("cells")
         placed = frame.selectExpr("*", f"{across} * {len(self.points[1]) + 1}L + {up} as {first}")
         table = frame.sparkSession.createDataFrame(self._table(side.name, first, cells))
-        found = placed.join(F.broadcast(table), first, "left")
+        found = placed.join(copied_to_tasks(table), first, "left")
         unseen = (_UNSEEN_COPIED,) if side.name == self.copied else (_UNSEEN_PLACED, _UNSEEN_COPIED)
         bins = f"if({ok}, coalesce({cells}, array({', '.join(f'{cell}L' for cell in unseen)})), array(0L))"
         span = Span(ok, first, first, f"cast(size({bins}) as bigint)", bins)

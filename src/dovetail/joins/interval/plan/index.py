@@ -7,12 +7,11 @@ if not, both sides are cut at split points and every range has an index of its o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Any, ClassVar
-from uuid import uuid4
 
 import numpy as np
 import numpy.typing as npt
@@ -28,7 +27,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.engine.rows.columns import take_columns
 from dovetail.engine.rows.keys import KeyEncoder, bound_numbers
 from dovetail.errors import BudgetExceeded
-from dovetail.joins.interval.index.answers import COUNT, Kind, Question, RightIndex, answer, answer_cell
+from dovetail.joins.interval.index.answers import COUNT, Kind, Question, answer_cell, sent_right
 from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.count import count_pairs
 from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
@@ -38,9 +37,9 @@ from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.plan.statistics import ROW_IN_PARTITION, Inputs, row_counts
 from dovetail.joins.interval.relation import INVERTED, USABLE, classify, encode_sides
 from dovetail.joins.interval.request import Request
-from dovetail.spark.frames import is_connect, quoted, unquoted
-from dovetail.spark.hosts.batch import exchange, nullable, task_frame
-from dovetail.spark.hosts.resident import Pool
+from dovetail.spark.frames import quoted, unquoted
+from dovetail.spark.hosts.batch import exchange, nullable, one_partition, task_frame
+from dovetail.spark.hosts.sent import answered
 
 _ONE_MATCH = ("first", "last", "any")
 _Bounds = tuple[pa.ChunkedArray, pa.ChunkedArray]
@@ -99,7 +98,7 @@ class IndexRoute:
         fields = _answer_fields(left.frame, kind)
         if kind in _ONE_MATCH:
             fields += nullable(wanted.schema)
-        return task_frame(left.frame, _answer_all, SentRight(question, *_send(wanted)), sink, fields)
+        return answered(left.frame, sent_right(question, wanted.toArrow()), sink, fields)
 
     def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
         """Rows that match, or do not, within their range."""
@@ -143,52 +142,6 @@ def _answer_fields(rows: DataFrame, kind: Kind) -> list[T.StructField]:
 def bounds_only(side: Side) -> DataFrame:
     """The bounds and keys of a side."""
     return side.frame.select(*dict.fromkeys((side.start, side.end, *side.keys)))
-
-
-def _send(frame: DataFrame) -> tuple[Any, str]:
-    """The rows as Arrow bytes that tasks can read, and a name for them."""
-    table = frame.toArrow()
-    output = pa.BufferOutputStream()
-    with pa.ipc.new_stream(output, table.schema) as writer:
-        writer.write_table(table.combine_chunks())
-    data = output.getvalue().to_pybytes()
-    spark = frame.sparkSession
-    return data if is_connect(spark) else spark.sparkContext.broadcast(data), uuid4().hex
-
-
-@dataclass(frozen=True, slots=True)
-class SentRight:
-    """A question answered from an index of the whole right side, which travels to the tasks as Arrow bytes."""
-
-    question: Question
-    right: Any  # a broadcast variable, or the bytes themselves over Spark Connect
-    name: str
-
-    def index(self) -> RightIndex:
-        """The index of the right side."""
-        sent = self.right if isinstance(self.right, bytes) else self.right.value
-        table = pa.ipc.open_stream(pa.py_buffer(sent)).read_all().combine_chunks()
-        rows = next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], table.schema))
-        return RightIndex(self.question, rows, MemoryBudget(self.question.memory, "interval answers"))
-
-
-_INDEXES: Pool[RightIndex] = Pool(most=1)
-"""The index of the last question: a worker answers many tasks of it."""
-
-
-def _answer_all(task: SentRight, batches: Iterator[pa.RecordBatch], metrics: Metrics) -> Iterator[pa.RecordBatch]:
-    index: RightIndex | None = None
-    try:
-        for batch in batches:
-            if index is None:
-                index = _INDEXES.take(task.name) or task.index()
-                metrics.add("placed", index.rows.num_rows, side="right", per_task=True)
-                metrics.peak("memory", index.budget.peak)
-            metrics.add("placed", batch.num_rows, side="left", per_task=True)
-            yield from answer(task.question, index, batch)
-    finally:
-        if index is not None:
-            _INDEXES.keep(task.name, index)
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +210,8 @@ class DriverIndex:
         names = [*whole[0].schema.names, *whole[1].schema.names]
         table = pa.Table.from_arrays([*rows[0].columns, *rows[1].columns], names=names)
         schema = T.StructType(left.frame.schema.fields + right.frame.schema.fields)
-        return left.frame.sparkSession.createDataFrame(table, schema).coalesce(1)
+        pairs = left.frame.sparkSession.createDataFrame(table, schema)
+        return one_partition(pairs, shuffled=False)
 
     def _read_bounds(self) -> tuple[pa.Table, pa.Table]:
         """Bounds and keys of both sides on the driver, from one job: their types are the same."""

@@ -25,8 +25,7 @@ from dovetail.engine.storage.files import system_at
 from dovetail.engine.storage.remote import Access
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
-from dovetail.spark.frames import map_in_arrow
-from dovetail.spark.hosts.batch import task_frame
+from dovetail.spark.hosts.batch import mapped_frame, task_frame
 from dovetail.spark.task import MetricsSink
 
 MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
@@ -88,7 +87,7 @@ def new_target(
 
 def write_frame(frame: DataFrame, target: Target) -> list[tuple[str, int]]:
     """Write a DataFrame's rows in the tasks that compute them; returns the files and their row counts."""
-    return _finish(map_in_arrow(frame, partial(_write, target, GROUP_BYTES), MANIFEST), target)
+    return _finish(mapped_frame(frame, partial(_write, target, GROUP_BYTES), MANIFEST), target)
 
 
 def write_cells(placed: DataFrame, task: CellJoin, sink: MetricsSink, target: Target) -> list[tuple[str, int]]:

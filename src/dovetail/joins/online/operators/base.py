@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
@@ -45,7 +45,7 @@ from dovetail.joins.online.kernels.rows import (
     taken_gone,
 )
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators.parts import Disk, Index
+from dovetail.joins.online.operators.parts import BlockBuffer, Disk, Index
 from dovetail.joins.online.row_pages import RowPages, mean_row_bytes
 from dovetail.joins.online.sizes import Fitted, beside_bytes
 
@@ -85,7 +85,7 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
         self._limit = budget.available
         if spec.beside:
             self.own(budget.reserve("matched rows")).grow(beside_bytes(self._limit))
-        self._buffer = self.own(budget.reserve("disk buffer"))
+        self.buffer = BlockBuffer(self, self.own(budget.reserve("disk buffer")))
         self._index = self.own(budget.reserve("index"))
         self._arriving = self.own(budget.reserve("arriving rows"))
         self._begun = self.finished = False
@@ -341,7 +341,7 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
                 self.disk.write(side, head[H_BUCKET], head[H_KIND], head[H_TICK], rows.slice(start, stop - start))
 
     def _leaving(self, side: int, slots: I32) -> Leaving:
-        batch = self.pages[side].gather(self.rows.ref[slots], distinct=True)
+        batch = self.pages[side].gather(self.rows.ref[slots])
         return Leaving(batch, self.rows.keys[: self.keys.widths[side], slots], self.rows.ats[slots])
 
     def write_blocks(self, side: int, rows: Leaving, tick: int, bucket: int = 0, group: int = 0) -> None:
@@ -398,7 +398,7 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
     def _can_react(self) -> bool:
         """Whether blocks of all inputs fit beside the index; else all work on disk waits for the end of input."""
         needed = self.disk.blocks_at_once * sum(store.largest for store in self.blocks) + 1024
-        return self.finished or self.block_room > needed
+        return self.finished or self.buffer.room > needed
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Give all owed results."""
@@ -436,9 +436,9 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
         for store in self.blocks:
             if store.waste >= _WASTE:
                 size = 2 * store.largest
-                self.reserve_blocks(size)
+                self.buffer.reserve(size)
                 store.compact()
-                self.let_blocks_go(size)
+                self.buffer.release(size)
         self.disk.renumber()
         for store in self.blocks:
             store.drained = self.clock
@@ -458,35 +458,6 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
         """Whether rows are on disk although all of them would fit in half of memory."""
         rows, size = map(sum, zip(*(store.living_size() for store in self.blocks), strict=True))
         return not self.disk.collects and 0 < 2 * rows <= self.fitted.rows and 2 * size <= self.fitted.row_bytes
-
-    # ------------------------------------------------------------------ room for blocks
-
-    @property
-    def block_room(self) -> int:
-        """Bytes that loaded blocks can have if all rows leave memory."""
-        return self.budget.available + sum(pages.held for pages in self.pages)
-
-    def reserve_blocks(self, size: int) -> None:
-        """Reserve more bytes of the disk buffer, spilling rows if needed; `BudgetExceeded` if that is not enough."""
-        if not self.try_reserve_blocks(size):
-            self._buffer.grow(size)
-
-    def try_reserve_blocks(self, size: int) -> bool:
-        """Try to reserve more bytes of the disk buffer, spilling rows if needed."""
-        while not self._buffer.try_grow(size):
-            if not self.squeeze_or_flush():
-                return False
-        return True
-
-    def hold_blocks(self, number: int, blocks: Sequence[int]) -> int:
-        """Reserve bytes in the disk buffer for these blocks of an input; returns the bytes."""
-        size = sum(self.blocks[number].bytes_of(block) for block in blocks)
-        self.reserve_blocks(size)
-        return size
-
-    def let_blocks_go(self, size: int) -> None:
-        """Release bytes of the disk buffer."""
-        self._buffer.shrink(size)
 
     def resize(self, sizes: int) -> Iterator[pa.RecordBatch]:
         """Raise the budget to this many bytes, if it is smaller."""

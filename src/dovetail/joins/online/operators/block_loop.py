@@ -144,7 +144,7 @@ class BlockLoop(Disk):
         join, store, first = self.join, self.blocks[r], self.odometer.joined[r]
         most = len(store) - first if join.finished else min(len(store) - first, join.spec.sizes.outer_blocks)
         others = sum(other.largest for other in self.blocks) - store.largest
-        room, n = (join.block_room - 2 * others) * 3 // (4 if join.finished else 8), 0
+        room, n = (join.buffer.room - 2 * others) * 3 // (4 if join.finished else 8), 0
         while n < most and (room := room - store.bytes_of(first + n)) > 0:
             n += 1
         return max(1, n)
@@ -168,14 +168,14 @@ class BlockLoop(Disk):
         """
         odometer, join = self.odometer, self.join
         steps = self.combinations.path([odometer.outer, *odometer.digits])
-        held = [join.hold_blocks(odometer.outer, odometer.batch)]
+        held = [join.buffer.hold(odometer.outer, odometer.batch)]
         levels = [[self.combinations.load(odometer.outer, odometer.batch)]]
         stop = False
         while odometer.in_flight and not stop:
             parts, digit = levels[-1], len(levels) - 1
             goes_on = bool(parts) and digit < len(odometer.digits)
             if goes_on and self._can_match(parts, steps[digit + 1], odometer.current[digit]):
-                held.append(join.hold_blocks(odometer.digits[digit], [odometer.current[digit]]))
+                held.append(join.buffer.hold(odometer.digits[digit], [odometer.current[digit]]))
                 levels.append(self._extended(parts, steps, odometer.current[digit]))
                 continue
             if parts and not goes_on:
@@ -183,9 +183,9 @@ class BlockLoop(Disk):
             changed = odometer.advance(digit if goes_on else digit - 1)
             while len(levels) > changed + 1 and len(levels) > 1:
                 levels.pop()
-                join.let_blocks_go(held.pop())
+                join.buffer.release(held.pop())
             stop = not goes_on and until()
-        join.let_blocks_go(sum(held))
+        join.buffer.release(sum(held))
         return stop
 
     def _can_match(self, parts: list[Part], step: Step, number: int) -> bool:

@@ -310,7 +310,7 @@ class Combinations:
 
         While rows are in memory, which would have to be spilled, they are some blocks.
         """
-        room, last = given or self.join.block_room, self.blocks[steps[-1].relation].largest
+        room, last = given or self.join.buffer.room, self.blocks[steps[-1].relation].largest
         if given is None and self.join.rows.held.any():
             room = min(room, self.join.spec.sizes.outer_blocks * max(store.largest for store in self.blocks) * 4 // 3)
         first = (room - 2 * last) * 3 // (4 * (len(steps) - 1))
@@ -338,9 +338,9 @@ class Combinations:
     def _append(self, runs: LongBlocks, part: Part, order: I64, edges: Sequence[int]) -> None:
         """Write a part as runs; for a moment its rows are in memory three times."""
         copies = 2 * part.nbytes
-        self.join.reserve_blocks(copies)
+        self.join.buffer.reserve(copies)
         runs.append(part, order, edges)
-        self.join.let_blocks_go(copies)
+        self.join.buffer.release(copies)
 
     # ------------------------------------------------------------------ ranges of keys
 
@@ -352,7 +352,9 @@ class Combinations:
         if len(steps) != 2 or not steps[1].down.is_equal or self.join.rows.held.any():
             return False
         first, last = steps[0].relation, steps[1].relation
-        if sizes[first] <= 2 * share or any(_MANY * store.largest > self.join.block_room // 4 for store in self.blocks):
+        if sizes[first] <= 2 * share or any(
+            _MANY * store.largest > self.join.buffer.room // 4 for store in self.blocks
+        ):
             return False
         fresh = [self._fresh_bytes(source, store, rule) for source, store in zip(sources, self.blocks, strict=True)]
         met = (sizes[first] - fresh[first]) * fresh[last] + fresh[first] * sizes[last]
@@ -370,28 +372,28 @@ class Combinations:
 
         There are so many ranges that a range of one input fits in memory, but never so many that pieces are tiny.
         """
-        most = max(1, min(_SAMPLED_ROWS, self.join.block_room // (256 * _SAMPLED_BLOCKS)))  # a 32nd of the room
+        most = max(1, min(_SAMPLED_ROWS, self.join.buffer.room // (256 * _SAMPLED_BLOCKS)))  # a 32nd of the room
         size = 8 * _SAMPLED_BLOCKS * most
-        self.join.reserve_blocks(size)
+        self.join.buffer.reserve(size)
         found = []
         for number in source.numbers[:: -(-len(source.numbers) // _SAMPLED_BLOCKS)]:
             reading = source.store.bytes_of(number)
-            self.join.reserve_blocks(reading)
+            self.join.buffer.reserve(reading)
             keys = source.store.load(number, rule).keys[key]
             found.append(keys[:: max(1, -(-len(keys) // most))])
-            self.join.let_blocks_go(reading)
+            self.join.buffer.release(reading)
         sample = np.sort(np.concatenate(found))
-        wanted = 4 * source.nbytes // self.join.block_room + 1
+        wanted = 4 * source.nbytes // self.join.buffer.room + 1
         ranges = wanted if wanted <= _MOST_RANGES else min(_MOST_RANGES, math.isqrt(wanted) + 1)
         cuts = np.unique(sample[len(sample) * np.arange(1, ranges) // ranges])
-        self.join.let_blocks_go(size)
+        self.join.buffer.release(size)
         return int64s(cuts[cuts > sample[0]])
 
     def _ranges(
         self, sources: Sequence[Source], steps: Sequence[Step], cuts: I64, rule: Rule, files: ExitStack
     ) -> Iterator[list[Source]]:
         """Both inputs written again by ranges of their key, and then the pieces of each range."""
-        size = self.join.block_room // 4
+        size = self.join.buffer.room // 4
         keys = {steps[0].relation: steps[1].down.key, steps[1].relation: steps[1].up.key}
         split = []
         for r, source in enumerate(sources):
@@ -440,30 +442,30 @@ class Combinations:
                 continue
             if held and size + store.bytes_of(number) > share:
                 yield self._united(held, reduces)
-                self.join.let_blocks_go(size)
+                self.join.buffer.release(size)
                 held, size = [], 0
             reading = store.bytes_of(number)
-            self.join.reserve_blocks(reading)
+            self.join.buffer.reserve(reading)
             part, kept = store.load(number, rule), reading
             if parts and reduces:
                 part = matching(part, step.up, parts[step.parent], step.down)
                 part = part.compact(number) if part.n_rows and number >= 0 else part  # the columns of others stay
                 kept = min(reading, part.nbytes + store.beside * part.n_rows) if part.n_rows else 0
-            self.join.let_blocks_go(reading - kept)
+            self.join.buffer.release(reading - kept)
             size += kept
             held += [part] if part.n_rows else []
         if held:
             yield self._united(held, reduces)
-        self.join.let_blocks_go(size)
+        self.join.buffer.release(size)
 
     def _united(self, held: Sequence[Part], reduces: bool) -> Part:
         """All these rows; in one page, from which answers are gathered fast, if there is room to copy them."""
         part = united(held)
         copies = part.nbytes
-        if len(held) == 1 or reduces or self.join.rows.held.any() or not self.join.try_reserve_blocks(copies):
+        if len(held) == 1 or reduces or self.join.rows.held.any() or not self.join.buffer.try_reserve(copies):
             return part
         part = part.in_one_page()
-        self.join.let_blocks_go(copies)
+        self.join.buffer.release(copies)
         return part
 
     def _is_done(self, parts: list[Part], steps: Sequence[Step], number: int, rule: Rule) -> bool:

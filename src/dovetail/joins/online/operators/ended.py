@@ -75,7 +75,7 @@ class Reloaded:
         join.metrics.add("reloads", 1, unit="reloads")
         self._parts: dict[int, Part] = {}
         for r in filter(lambda r: len(numbers[r]), self._others):
-            self._size += join.hold_blocks(r, numbers[r].tolist())
+            self._size += join.buffer.hold(r, numbers[r].tolist())
             self._parts[r] = combinations.load(r, numbers[r].tolist(), "none")
             join.metrics.add("rows_reloaded", self._parts[r].n_rows, join.names[r])
         self._growth = join.keys.growth
@@ -110,14 +110,14 @@ class Reloaded:
                 part.faces.clear()
             self._growth = join.keys.growth
         size = nbytes(chunk) + join.blocks[r].beside * n
-        join.reserve_blocks(size)
+        join.buffer.reserve(size)
         if len(self._parts) == len(self._others):
             never = np.full(n, NEVER)
             part = Part(keys, ats, np.zeros(n, np.int64), never, np.arange(n), {0: chunk}, join.schemas[r])
             steps = self._steps()
             parts = [part if step.relation == r else self._parts[step.relation] for step in steps]
             yield from self._combinations.of(parts, steps, phase=ARRIVING)
-        join.let_blocks_go(size)
+        join.buffer.release(size)
         if not self.complete:
             self._wait(Leaving(chunk, keys, ats))
 
@@ -133,7 +133,7 @@ class Reloaded:
         """Add rows to those that wait for a full block."""
         join = self._join
         size = nbytes(rows.batch) + rows.keys.nbytes + rows.ats.nbytes
-        join.reserve_blocks(size)
+        join.buffer.reserve(size)
         self._waiting.append(rows)
         self._waiting_bytes += size
         full = sum(len(some.ats) for some in self._waiting) >= join.fitted.block_rows
@@ -152,13 +152,13 @@ class Reloaded:
         rows = rows.take(np.argsort(keys[by], kind="stable"))
         join.metrics.add("rows_flushed", len(rows.ats), join.names[self._arriving])
         join.disk.write(self._arriving, 0, 0, join.tick(), rows)
-        join.let_blocks_go(self._waiting_bytes)
+        join.buffer.release(self._waiting_bytes)
         self._waiting, self._waiting_bytes = [], 0
 
     def close(self) -> None:
         """Write the rows that wait, and free the memory of loaded blocks."""
         self.write()
-        self._join.let_blocks_go(self._size)
+        self._join.buffer.release(self._size)
         self._size, self._parts = 0, {}
 
 
@@ -171,4 +171,4 @@ def room_to_reload(join: OnlineOperator) -> int:
     index = join.fitted.index_bytes - join.fitted.needs.kept * join.fitted.slots if join.rows.keys.size else 0
     pauses = join.disk.blocks_at_once * sum(store.largest for store in join.blocks)
     beside = max(store.beside for store in join.blocks) * join.fitted.chunk_rows
-    return join.block_room + index - _CHUNKS * join.fitted.chunk_bytes - beside - pauses - _SPARE
+    return join.buffer.room + index - _CHUNKS * join.fitted.chunk_bytes - beside - pauses - _SPARE

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I32, I64
+from dovetail.engine.rows.named_rows import SHIFT
 from dovetail.joins.online.blocks import Part, Rule
 from dovetail.joins.online.kernels.match import NEVER
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.combinations import Combinations, Rules, Source
-from dovetail.joins.online.row_pages import SHIFT
 
 _EARLY, _NEW = -2, -1
 """Pieces of rows in memory: those that had come before the last drain, and the others."""
@@ -65,7 +65,7 @@ def makes_room(join: OnlineOperator) -> int:
     largest = sum(store.largest for store in join.blocks)
     room = max(8 * largest, min(join.fitted.limit // _SHARE, 2 * new))
     needed = 2 * room + 4 * largest + held
-    if not join.rows.held.any() or 4 * needed > 3 * join.block_room or new > _ROUNDS * room:
+    if not join.rows.held.any() or 4 * needed > 3 * join.buffer.room or new > _ROUNDS * room:
         return 0
     while join.budget.available < needed:
         if not join.squeeze_or_flush():

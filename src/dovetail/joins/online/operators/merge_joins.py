@@ -98,7 +98,7 @@ class Segments(Disk):
     def fan_in(self) -> int:
         """Segment pairs per merge: as configured, but at most as many as there is room for a block of each."""
         block = max(1, *(store.largest for store in self.blocks))
-        return max(2, min(self.join.spec.sizes.fan_in, self.join.block_room // (2 * block)))
+        return max(2, min(self.join.spec.sizes.fan_in, self.join.buffer.room // (2 * block)))
 
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Merge the segments of each bucket; rows that will not be read again are not written."""
@@ -121,7 +121,7 @@ class Segments(Disk):
         of_run = store.column("dts")[numbers]
         names = np.unique(of_run)
         room = 2 * store.largest * len(names)
-        if len(names) < 2 or not self.join.try_reserve_blocks(room):
+        if len(names) < 2 or not self.join.buffer.try_reserve(room):
             store.directory.regroup(group, numbers)
             return
         runs = [_Run(store, numbers[of_run == name].tolist()) for name in names]
@@ -131,7 +131,7 @@ class Segments(Disk):
             waiting = [_sorted(waiting + [part for run in runs if (part := run.until(bound)) is not None])]
             runs = [run for run in runs if not run.is_done]
             waiting = self._written(store, waiting[0], bucket, group, whole=not runs)
-        self.join.let_blocks_go(room)
+        self.join.buffer.release(room)
         store.directory.bury(numbers)
 
     def _written(self, store: Blocks, rows: Leaving, bucket: int, group: int, whole: bool) -> list[Leaving]:

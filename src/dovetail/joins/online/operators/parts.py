@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I32, I64
+from dovetail.engine.memory import Reservation
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorError, Until
 from dovetail.joins.online.blocks import Blocks, Leaving
@@ -71,6 +72,40 @@ class Index(ABC):
     def count(self, names: Sequence[str], metrics: Metrics) -> None:
         """Record the counters of this index."""
         return
+
+
+class BlockBuffer:
+    """Memory of loaded blocks: what rows in memory leave free, and what they free by leaving memory."""
+
+    def __init__(self, join: OnlineOperator, reservation: Reservation) -> None:
+        self._join, self._reservation = join, reservation
+
+    @property
+    def room(self) -> int:
+        """Bytes that loaded blocks can have if all rows leave memory."""
+        return self._join.budget.available + sum(pages.held for pages in self._join.pages)
+
+    def reserve(self, size: int) -> None:
+        """Reserve more bytes, spilling rows if needed; `BudgetExceeded` if that is not enough."""
+        if not self.try_reserve(size):
+            self._reservation.grow(size)
+
+    def try_reserve(self, size: int) -> bool:
+        """Try to reserve more bytes, spilling rows if needed."""
+        while not self._reservation.try_grow(size):
+            if not self._join.squeeze_or_flush():
+                return False
+        return True
+
+    def hold(self, number: int, blocks: Sequence[int]) -> int:
+        """Reserve bytes for these blocks of an input; returns the bytes."""
+        size = sum(self._join.blocks[number].bytes_of(block) for block in blocks)
+        self.reserve(size)
+        return size
+
+    def release(self, size: int) -> None:
+        """Release bytes."""
+        self._reservation.shrink(size)
 
 
 class Disk:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I32, int64s
 from dovetail.engine.operator import Until
+from dovetail.engine.rows.named_rows import SHIFT
 from dovetail.errors import PlanError
 from dovetail.joins.online.blocks import Leaving, Part
 from dovetail.joins.online.kernels.match import NEVER, Visits
@@ -25,7 +26,6 @@ from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.hash_joins import HashIndex, hash_index
 from dovetail.joins.online.operators.parts import Disk
 from dovetail.joins.online.operators.spec import OnlineJoin
-from dovetail.joins.online.row_pages import SHIFT
 from dovetail.joins.online.sizes import Fitted
 
 
@@ -82,7 +82,7 @@ class Visiting(Disk):
         """New pairs of the disk part of one side with the memory part of the other; all blocks are used."""
         join, queue = self.join, (1 - side) * self.index.buckets + bucket
         room = self.blocks[side].largest + self.blocks[1 - side].beside * int(self.index.table.held[queue])
-        join.reserve_blocks(room)
+        join.buffer.reserve(room)
         visits = self.visits(bucket)
         latest, tick = self._disk_parts(side)[1][bucket], join.tick()
         if self.index.table.held[queue]:  # making room may have flushed it
@@ -93,7 +93,7 @@ class Visiting(Disk):
                     parts = [memory, self.combinations.load(side, [number])]
                     yield from self.combinations.of(parts, steps, visits=visits)
         self.record.setdefault((side, bucket), []).append((int(latest), tick))
-        join.let_blocks_go(room)
+        join.buffer.release(room)
 
     def _memory_part(self, side: int, queue: int) -> Part:
         slots: I32 = np.empty(int(self.index.table.held[queue]), np.int32)

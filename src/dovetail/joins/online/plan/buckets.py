@@ -30,8 +30,9 @@ from dovetail.joins.online.row_pages import in_fixed_order
 from dovetail.joins.online.sizes import beside_bytes
 from dovetail.joins.online.unmatched import Outer, RowBits
 from dovetail.spark.frames import Batches
-from dovetail.spark.hosts.resident import Answers as Turned
-from dovetail.spark.hosts.resident import Log, ResidentCall, run_call
+from dovetail.spark.hosts.resident.client import run_call
+from dovetail.spark.hosts.resident.service import Answers as Turned
+from dovetail.spark.hosts.resident.service import Log, ResidentCall
 from dovetail.spark.hosts.stateful import Arrivals, BucketCall, BucketState
 from dovetail.spark.task import TaskAttempt, commits_name_state
 

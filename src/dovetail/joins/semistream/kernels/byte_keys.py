@@ -15,7 +15,7 @@ import numpy as np
 
 from dovetail.engine.kernels.arrays import I32, I64, U8, Bool, int64s, raw_bytes
 from dovetail.engine.kernels.compile import kernel, register_warmup
-from dovetail.engine.kernels.hashing import bytes_hash, place
+from dovetail.engine.kernels.hashing import place
 
 _SIGN = np.uint64(1 << 63)
 
@@ -83,12 +83,6 @@ def _neighbours(offsets: I64, data: U8, out: I64) -> None:
 
 
 @kernel
-def _hashes(offsets: I64, data: U8, out: I64) -> None:
-    for row in range(len(out)):
-        out[row] = bytes_hash(data, offsets[row], offsets[row + 1])
-
-
-@kernel
 def _last_not_above(fences: I64, fence_data: U8, offsets: I64, data: U8, out: I64) -> None:
     for row in range(len(out)):
         low, high = 0, len(fences) - 1  # the answer is low - 1 when they meet
@@ -133,13 +127,6 @@ def order_of_neighbours(offsets: I64, data: U8) -> I64:
     return out
 
 
-def byte_hashes(offsets: I64, data: U8) -> I64:
-    """A 64-bit hash of each row's bytes, the same in every process; equal hashes do not make equal keys."""
-    out = np.empty(len(offsets) - 1, np.int64)
-    _hashes(int64s(offsets), raw_bytes(data), out)
-    return out
-
-
 def last_not_above(fences: I64, fence_data: U8, offsets: I64, data: U8) -> I64:
     """For each row the number of the last of the sorted fences that does not sort after it; -1 if all do."""
     out = np.empty(len(offsets) - 1, np.int64)
@@ -161,7 +148,6 @@ def _warm() -> None:
     put_numbers(np.array([5, -5]), np.array([0, 8]), out)
     put_text(offsets, data, True, np.array([16, 20]), out)
     order_of_neighbours(offsets, data)
-    byte_hashes(offsets, data)
     above(np.maximum(last_not_above(offsets, data, offsets, data), 0), offsets, data, offsets, data)
 
 

@@ -11,24 +11,18 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.rows.columns import held_bytes, nbytes, take_columns, taken_bytes
+from dovetail.engine.rows.hashes import KeyCodes
+from dovetail.engine.rows.named_rows import PLACE, SHIFT, NamedRows, Picks, as_picked, refs_of
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.kernels.segment_match import ALL, ANTI, INNER, LEFT, SEMI, keep_checked
-from dovetail.joins.semistream.keys import KeyCodes, key_columns
+from dovetail.joins.semistream.keys import key_columns
 from dovetail.joins.semistream.request import How
 from dovetail.joins.semistream.sizes import PAIR_BYTES
 from dovetail.joins.semistream.within import PairCheck
 
-SHIFT = 32
-ROW = (1 << SHIFT) - 1
-MISSING = -1
 CHECKED = 1 << 16  # pairs that are checked at a time, at most
 COPIED_WHOLE = 128 << 10  # chunks of fewer bytes are copied whole, which is faster than picking rows from each
-
-
-def refs_of(chunk: int, rows: I64) -> I64:
-    """The names of rows of one chunk."""
-    return rows + (chunk << SHIFT)
 
 
 class RowStore:
@@ -89,7 +83,7 @@ class RowStore:
 
     def copied(self, refs: I64) -> I64 | None:
         """Copy these rows, all of one chunk, to an owned chunk; returns their new names, None if there is no room."""
-        batch, rows = self._chunks[int(refs[0]) >> SHIFT], refs & ROW
+        batch, rows = self._chunks[int(refs[0]) >> SHIFT], refs & PLACE
         need = taken_bytes(batch, rows) + 128 * batch.num_columns
         if not self.try_reserve(need):
             return None
@@ -97,6 +91,21 @@ class RowStore:
         self.reservation.shrink(need)
         new = self.add(copy)
         return None if new is None else refs_of(new, np.arange(len(rows)))
+
+    def moved(self, refs: I64, worn: list[int]) -> I64:
+        """The new names of these rows, all of the worn chunks; a new chunk replaces those if there is room for both."""
+        copies = 1 if len(worn) == 1 else 3  # rows of several chunks pass through copies of their own
+        need = int(copies * 1.25 * len(refs) * self.row_bytes()) + 128 * len(self.schema)
+        if not len(refs) or not self.reservation.try_grow(need):
+            return refs
+        joined = self.gather(refs)
+        self.reservation.shrink(need)
+        size = held_bytes(joined)
+        if size > self.reservation.budget.available:
+            return refs
+        new = self.add_charged(joined, size)
+        self.drop(worn)
+        return refs_of(new, np.arange(len(refs)))
 
     def _keep(self, batch: pa.RecordBatch, size: int) -> int:
         number = self._next
@@ -128,32 +137,12 @@ class RowStore:
 
     def gather(self, refs: I64, columns: Sequence[str] | None = None) -> pa.RecordBatch:
         """The rows of these names, in this order; a row of nulls for each -1."""
-        chunks = refs >> SHIFT
-        used = np.unique(chunks)
-        if len(used) == 1 and used[0] >= 0:
-            return take_columns(self._chunk(int(used[0]), columns), refs & ROW)
-        return self._gather_many(refs, chunks, used[used >= 0], columns)
+        rows, picks = NamedRows(self._chunks, self.schema), Picks.of(refs)
+        return rows.take(picks, self._part) if columns is None else rows.take_columns(columns, picks, self._part)
 
-    def _chunk(self, number: int, columns: Sequence[str] | None) -> pa.RecordBatch:
-        batch = self._chunks[number]
-        return batch if columns is None else batch.select(list(columns))
-
-    def _gather_many(self, refs: I64, chunks: I64, used: I64, columns: Sequence[str] | None) -> pa.RecordBatch:
-        order = np.argsort(chunks, kind="stable")
-        starts = np.searchsorted(chunks[order], used)
-        stops = np.append(starts, len(refs))[1:]
-        parts, places, before = [], np.full(len(refs), MISSING, np.int64), 0
-        for number, start, stop in zip(used.tolist(), starts.tolist(), stops.tolist(), strict=True):
-            batch, at = self._chunk(number, columns), order[start:stop]
-            rows = refs[at] & ROW
-            if 2 * (stop - start) < batch.num_rows and not 0 < self._bytes[number] < COPIED_WHOLE:
-                batch, rows = take_columns(batch, rows), np.arange(stop - start)
-            parts.append(batch)
-            places[at] = rows + before
-            before += batch.num_rows
-        if not parts:
-            parts = [pa.RecordBatch.from_pylist([], self.schema if columns is None else _only(self.schema, columns))]
-        return take_columns(pa.concat_batches(parts) if len(parts) > 1 else parts[0], places)
+    def _part(self, chunk: int, batch: pa.RecordBatch, places: I64) -> tuple[pa.RecordBatch, I64]:
+        whole = 2 * len(places) >= batch.num_rows or 0 < self._bytes[chunk] < COPIED_WHOLE
+        return (batch, places) if whole else as_picked(chunk, batch, places)
 
     def close(self) -> None:
         """Drop every chunk."""
@@ -164,10 +153,6 @@ class RowStore:
 def _runs(refs: I64) -> int:
     """How many different names there are; equal ones lie together."""
     return int(np.count_nonzero(refs[1:] != refs[:-1])) + 1 if len(refs) else 0
-
-
-def _only(schema: pa.Schema, columns: Sequence[str]) -> pa.Schema:
-    return pa.schema([schema.field(name) for name in columns])
 
 
 HOWS: dict[str, int] = {"inner": INNER, "left": LEFT, "left_semi": SEMI, "left_anti": ANTI}

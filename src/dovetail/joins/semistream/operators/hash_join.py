@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.memory import MemoryBudget, format_bytes
+from dovetail.engine.rows.named_rows import SHIFT
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import index_rows, match_indexed
-from dovetail.joins.semistream.operators.answers import SHIFT, Shape
+from dovetail.joins.semistream.operators.answers import Shape
 from dovetail.joins.semistream.operators.operator import NothingWaits, SemiStreamJoin
 from dovetail.joins.semistream.operators.waiting import Rows
 from dovetail.joins.semistream.sizes import Part, Sizes, footprint

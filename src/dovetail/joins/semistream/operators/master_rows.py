@@ -13,11 +13,12 @@ from dovetail.engine.kernels.gather import expand_runs
 from dovetail.engine.memory import MemoryBudget, Reservation
 from dovetail.engine.operator import OperatorError
 from dovetail.engine.rows.columns import held_bytes, nbytes, take_columns
+from dovetail.engine.rows.hashes import KeyCodes
+from dovetail.engine.rows.named_rows import SHIFT, refs_of
 from dovetail.joins.semistream.kernels import key_cache as kernels
 from dovetail.joins.semistream.kernels.segment_match import Met, Scratch, empty_scratch, match_rows, scratch_bytes
-from dovetail.joins.semistream.keys import KeyCodes
 from dovetail.joins.semistream.master.pages import KeyedPages, Pages
-from dovetail.joins.semistream.operators.answers import SHIFT, Answers, RowStore, refs_of
+from dovetail.joins.semistream.operators.answers import Answers, RowStore
 from dovetail.joins.semistream.request import CachePolicy
 from dovetail.joins.semistream.sizes import CACHED_GARBAGE, Footprint, Segments
 

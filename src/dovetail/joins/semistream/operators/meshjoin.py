@@ -18,10 +18,11 @@ from dovetail.engine.kernels.multimap import HashMultimap
 from dovetail.engine.memory import MemoryBudget, format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Until
+from dovetail.engine.rows.named_rows import refs_of
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels.segment_match import INNER, LEFT, SEMI
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
-from dovetail.joins.semistream.operators.answers import RowStore, Shape, refs_of
+from dovetail.joins.semistream.operators.answers import RowStore, Shape
 from dovetail.joins.semistream.operators.operator import SemiStreamJoin, SemiStreamOperator
 from dovetail.joins.semistream.operators.waiting import Rows, report_waits
 from dovetail.joins.semistream.sizes import GARBAGE, Footprint, Part, Sizes, footprint
@@ -323,14 +324,7 @@ class MeshCycle(SemiStreamOperator):
         lent = -1 if self._lent is None else self._lent[0]
         self.stream.drop([chunk for chunk in self.stream.chunks() if chunk not in used and chunk != lent])
         if self._lent is None and len(self.stream) > MANY_CHUNKS:
-            need = int(2 * len(at) * self.stream.row_bytes())
-            if self.stream.reservation.try_grow(need):
-                old, joined = self.stream.chunks(), self.stream.gather(self._ref[at])
-                self.stream.reservation.shrink(need)
-                new = self.stream.add(joined)
-                if new is not None:
-                    self._ref[at] = refs_of(new, np.arange(len(at)))
-                    self.stream.drop(old)
+            self._ref[at] = self.stream.moved(self._ref[at], self.stream.chunks())
 
     def adopted(self, changed: I64 | None) -> None:
         """Start another round, with chunks for as many parts as the new version has."""

@@ -16,12 +16,14 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Drains, OperatorBase, OperatorError, Resizes, Restores, Snapshots, Until
+from dovetail.engine.rows.hashes import KeyCodes
+from dovetail.engine.rows.named_rows import refs_of
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.kernels.waiting_pool import BUCKETS
-from dovetail.joins.semistream.keys import KeyCodes, check_keys
+from dovetail.joins.semistream.keys import check_keys
 from dovetail.joins.semistream.master.pages import Pages, probed, ranges_of, stream_key
-from dovetail.joins.semistream.operators.answers import Answers, RowStore, Shape, refs_of
+from dovetail.joins.semistream.operators.answers import Answers, RowStore, Shape
 from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer
 from dovetail.joins.semistream.operators.waiting import Rows, report_waits
 from dovetail.joins.semistream.request import How, Residence, check_how

@@ -13,11 +13,11 @@ from dovetail.engine.clock import Clock
 from dovetail.engine.kernels.arrays import I32, I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.rows.columns import held_bytes
+from dovetail.engine.rows.named_rows import SHIFT
 from dovetail.joins.semistream.kernels import waiting_pool as kernels
 from dovetail.joins.semistream.kernels.segment_match import Round, empty_met, meet, resolve_round
 from dovetail.joins.semistream.kernels.waiting_pool import chain_rows
-from dovetail.joins.semistream.operators.answers import SHIFT, Answers, RowStore, refs_of
+from dovetail.joins.semistream.operators.answers import Answers, RowStore
 from dovetail.joins.semistream.operators.master_rows import Counts, DiskBuffer, Loaded, Read
 from dovetail.joins.semistream.request import Residence
 from dovetail.joins.semistream.sizes import ROUND_ROW_BYTES
@@ -190,20 +190,7 @@ class Waiting:
             self._move(slots[np.isin(chunks, small)], small)
 
     def _move(self, slots: I64, worn: list[int]) -> None:
-        """Copy these rows to one new chunk that replaces the worn ones, if there is room for both."""
-        if not len(slots):
-            return
-        refs, store = self.pool.ref[slots], self.store
-        copies = 1 if len(worn) == 1 else 3  # rows of several chunks pass through copies of their own
-        need = int(copies * 1.25 * len(slots) * store.row_bytes()) + 128 * len(store.schema)
-        if not store.reservation.try_grow(need):
-            return
-        joined = store.gather(refs)
-        store.reservation.shrink(need)
-        if held_bytes(joined) <= store.reservation.budget.available:
-            new = store.add_charged(joined, held_bytes(joined))
-            self.pool.ref[slots] = refs_of(new, np.arange(len(slots)))
-            store.drop(worn)
+        self.pool.ref[slots] = self.store.moved(self.pool.ref[slots], worn)
 
     def in_order(self) -> I32:
         """The slots of all waiting rows, oldest first."""

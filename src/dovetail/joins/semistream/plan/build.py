@@ -45,7 +45,8 @@ from dovetail.joins.semistream.master.page_file.writer import (
     with_clashes,
 )
 from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder, check_order
-from dovetail.spark.frames import arrow_type, map_in_arrow
+from dovetail.spark.frames import arrow_type
+from dovetail.spark.hosts.batch import exchange_by_hash, exchange_by_range, mapped_frame, numbered, one_partition
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
 
@@ -101,7 +102,7 @@ def build_pages(
         plan = BuildPlan(work, schema, form.names, order, page_bytes, unique)
         laid_out = _hashed(keyed, form) if order == "hash" else _laid_out(keyed, form.names, order, frequency, unique)
         laid_out, missing = (some.select(*map(column_of, schema.names)) for some in (laid_out, missing))
-        parts, index_parts = _parts(collected(map_in_arrow(laid_out, partial(_write_part, plan), REPORT)), plan)
+        parts, index_parts = _parts(collected(mapped_frame(laid_out, partial(_write_part, plan), REPORT)), plan)
         if order in FOUND_BY_PAGE:
             _check_order(plan, parts)
         index = None if order in FOUND_BY_PAGE else _index(df, plan, parts, index_parts)
@@ -144,16 +145,18 @@ def _with_keys(df: DataFrame, form: KeyForm) -> tuple[DataFrame, DataFrame, int]
 
 def _null_part(missing: DataFrame, plan: BuildPlan) -> PartFile:
     """The part of the rows that have a null in the key, written by one task."""
-    reports = map_in_arrow(missing.coalesce(1), partial(_write_part, replace(plan, keyed=False)), REPORT)
+    reports = mapped_frame(
+        one_partition(missing, shuffled=False), partial(_write_part, replace(plan, keyed=False)), REPORT
+    )
     return _parts(collected(reports), plan)[0][0]
 
 
 def _hashed(df: DataFrame, form: KeyForm) -> DataFrame:
     """The rows partitioned and sorted by a hash of their key."""
     name = f"hash_{uuid.uuid4().hex[:8]}"
-    columns, keys = T.StructType([*df.schema.fields, T.StructField(name, T.LongType())]), map(column_of, form.names)
-    hashed = map_in_arrow(df, partial(_with_hashes, form), columns)
-    laid_out = hashed.repartitionByRange(F.col(name)).sortWithinPartitions(name, *keys)
+    columns, keys = [*df.schema.fields, T.StructField(name, T.LongType())], list(map(column_of, form.names))
+    hashed = mapped_frame(df, partial(_with_hashes, form), columns)
+    laid_out = exchange_by_range(hashed, [name], keys)
     return laid_out.select(*map(column_of, df.columns))
 
 
@@ -167,15 +170,15 @@ def _laid_out(df: DataFrame, key: Sequence[str], order: PageOrder, frequency: st
     """The rows partitioned and sorted as they will be stored: rows of one key are in one partition, together."""
     keys = [column_of(name) for name in key]
     if order == "key":
-        return df.repartitionByRange(*keys).sortWithinPartitions(*keys)
+        return exchange_by_range(df, keys)
     if frequency is None:
-        return df.repartition(*keys).sortWithinPartitions(*keys)
+        return exchange_by_hash(df, keys).sortWithinPartitions(*keys)
     wanted = F.coalesce(column_of(frequency), F.lit(0))
     if not unique:
         wanted = F.max(wanted).over(Window.partitionBy(*keys))
     name = f"wanted_{uuid.uuid4().hex[:8]}"
     by = [F.col(name).desc(), *keys]
-    ordered = df.withColumn(name, wanted).repartitionByRange(*by).sortWithinPartitions(*by)
+    ordered = exchange_by_range(df.withColumn(name, wanted), by)
     return ordered.select(*map(column_of, df.columns))
 
 
@@ -268,8 +271,8 @@ def _index(df: DataFrame, plan: BuildPlan, parts: Sequence[PartFile], index_part
     if len(stretches) == 1:
         merged = [asdict(merge_stretch(plan.work, index_parts, stretches[0]))]
     else:
-        numbers = df.sparkSession.range(0, len(stretches), 1, len(stretches))
-        tasks = map_in_arrow(numbers, partial(_merge_task, plan.work, index_parts, stretches), REPORT)
+        numbers = numbered(df.sparkSession, len(stretches))
+        tasks = mapped_frame(numbers, partial(_merge_task, plan.work, index_parts, stretches), REPORT)
         merged = collected(tasks)
     join_stretches(plan.work, [stretch.first for stretch in stretches])
     clashes = np.array([code for report in merged for code in report["clashes"]], np.int64)

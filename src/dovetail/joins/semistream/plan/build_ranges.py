@@ -22,7 +22,7 @@ from dovetail.joins.semistream.master.page_file.generation import Generation, Pa
 from dovetail.joins.semistream.master.page_file.range_file import RangePlan, check_options, overlap_at_bounds
 from dovetail.joins.semistream.master.page_file.writer import page_size
 from dovetail.joins.semistream.plan.build import REPORT, arrow_schema, check_seen, collected, column_of
-from dovetail.spark.frames import map_in_arrow
+from dovetail.spark.hosts.batch import exchange_by_id, mapped_frame
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
 
@@ -62,10 +62,10 @@ def build_ranges(
         plan = RangePlan(work, schema, ranged, page_size(page, place), unique, splits, touching)
         plan = replace(plan, splits=_kept(keyed, plan)) if splits.num_rows else plan
         splits = plan.splits
-        homes = T.StructType([T.StructField(_HOME, T.IntegerType()), *df.schema.fields])
-        spread_out = map_in_arrow(keyed, partial(_spread, plan), homes)
-        placed = spread_out.repartitionById(splits.num_rows + 1, F.col(_HOME))
-        parts = _parts(collected(map_in_arrow(placed, partial(_write_parts, plan), REPORT)), plan)
+        homes = [T.StructField(_HOME, T.IntegerType()), *df.schema.fields]
+        spread_out = mapped_frame(keyed, partial(_spread, plan), homes)
+        placed = exchange_by_id(spread_out, splits.num_rows + 1, F.col(_HOME))
+        parts = _parts(collected(mapped_frame(placed, partial(_write_parts, plan), REPORT)), plan)
         return commit(place, work, plan.generation(parts, 0 if all_rows is None else all_rows - rows))
 
 
@@ -84,7 +84,7 @@ def _splits(keyed: DataFrame, form: RangeForm, rows: int) -> pa.RecordBatch:
 def _kept(keyed: DataFrame, plan: RangePlan) -> pa.RecordBatch:
     """The splits that do not make too many copies of ranges, by a count of where these begin and end."""
     columns = T.StructType().add("first", T.IntegerType()).add("last", T.IntegerType()).add("n", T.LongType())
-    found = map_in_arrow(keyed, partial(_reaches, plan), columns).toArrow()
+    found = mapped_frame(keyed, partial(_reaches, plan), columns).toArrow()
     first, last, counts = (np.asarray(found.column(name), np.int64) for name in ("first", "last", "n"))
     return plan.splits.take(pa.array(kept_splits(first, last, counts, plan.splits.num_rows + 1)))
 

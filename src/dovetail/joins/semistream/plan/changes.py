@@ -39,7 +39,8 @@ from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.build import REPORT, collected, column_of, reported
 from dovetail.joins.semistream.versions import VersionLog, default_log
-from dovetail.spark.frames import arrow_type, map_in_arrow, parallelism
+from dovetail.spark.frames import arrow_type, parallelism
+from dovetail.spark.hosts.batch import exchange_by_id, mapped_frame
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
 
@@ -103,7 +104,7 @@ class Changes:
         with building(path) as work:
             plan = ChangePlan(self.path, base.version, str(work), self.form)
             tasks = max(1, min(parallelism(changes.sparkSession), base.n_pages // _TASK_PAGES, _TASKS))
-            reports = collected(map_in_arrow(self._sorted(changes, plan, tasks), partial(_write_task, plan), REPORT))
+            reports = collected(mapped_frame(self._sorted(changes, plan, tasks), partial(_write_task, plan), REPORT))
             return commit_changes(plan, reports, applied) if reports else None
 
     def _check_unchanged(self, base: Generation) -> None:
@@ -125,9 +126,9 @@ class Changes:
         columns = self.form.columns.names[2:]
         given = given.select(named.alias(OPERATION), *map(column_of, columns))
         numbers = [T.StructField(_TASK, T.IntegerType()), T.StructField(PAGE, T.IntegerType())]
-        placed = map_in_arrow(given, partial(_place, plan, tasks), T.StructType([*numbers, *given.schema.fields]))
+        placed = mapped_frame(given, partial(_place, plan, tasks), [*numbers, *given.schema.fields])
         order = [F.col(PAGE), *map(column_of, self.form.key), *map(column_of, self.form.sequence)]
-        return placed.repartitionById(tasks, F.col(_TASK)).sortWithinPartitions(*order).drop(_TASK)
+        return exchange_by_id(placed, tasks, F.col(_TASK), order).drop(_TASK)
 
 
 def _changeable(store: MasterStore, history: tuple[str, str] | None) -> str:

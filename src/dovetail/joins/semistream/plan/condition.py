@@ -29,7 +29,8 @@ from dovetail.joins.semistream.plan.attempt import Attempt
 from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, quoted, without_watermarks
 from dovetail.joins.semistream.plan.task import EnrichTask
 from dovetail.joins.semistream.request import DeadLetter, Drop, Request
-from dovetail.spark.frames import Batches, arrow_type, has_subqueries, map_in_arrow
+from dovetail.spark.frames import Batches, arrow_type, has_subqueries
+from dovetail.spark.hosts.batch import mapped_frame
 
 _MATCHED, _FIRST, _HOLDS, _PART = (f"{KEY}{name}" for name in ("matched", "first", "holds", "part"))
 
@@ -127,7 +128,7 @@ class Conditioned:
         pairs = pairs.withColumn(_HOLDS, holds).withColumn(_PART, F.spark_partition_id())
         schema = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in self.output])
         told = replace(task, request=replace(self.request, condition=None))  # a Column stays with the driver
-        return map_in_arrow(pairs, partial(settled, Settling(told, self.picked, schema, self.n_stream)), self.output)
+        return mapped_frame(pairs, partial(settled, Settling(told, self.picked, schema, self.n_stream)), self.output)
 
 
 def pair_request(request: Request) -> Request:

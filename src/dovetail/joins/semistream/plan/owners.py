@@ -7,7 +7,7 @@ from contextlib import closing
 import numpy as np
 import pyarrow as pa
 
-from dovetail.joins.semistream.keys import KeyCodes
+from dovetail.engine.rows.hashes import KeyCodes
 from dovetail.joins.semistream.master.pages import Pages, stream_key
 from dovetail.joins.semistream.plan.attempt import Attempt
 from dovetail.joins.semistream.plan.task import EnrichTask

@@ -41,8 +41,8 @@ from dovetail.joins.semistream.plan.task import EnrichTask, enrich_rows, stream_
 from dovetail.joins.semistream.request import DeadLetter, Request, key_pairs, sets_aside
 from dovetail.joins.semistream.sizes import width_of
 from dovetail.joins.semistream.versions import VersionLog, default_log, keeps_versions, log_of
-from dovetail.spark.frames import arrow_type, is_connect, map_in_arrow, parallelism
-from dovetail.spark.hosts.batch import task_frame
+from dovetail.spark.frames import arrow_type, is_connect, parallelism
+from dovetail.spark.hosts.batch import exchange_by_id, mapped_frame, task_frame
 from dovetail.spark.places import place_of, require_seen, require_shared_directory
 from dovetail.spark.task import MetricsSink
 
@@ -96,9 +96,9 @@ class EnrichPlan:
     def _routed(self, rows: DataFrame) -> DataFrame:
         """Rows in the partition of the task that owns their slice of the master data."""
         owners = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
-        schema = T.StructType([T.StructField("owner", T.IntegerType()), *rows.schema.fields])
-        owned = map_in_arrow(rows, partial(owned_rows, self.task, owners), schema)
-        return owned.repartitionById(owners, F.col("owner")).drop("owner")
+        fields = [T.StructField("owner", T.IntegerType()), *rows.schema.fields]
+        owned = mapped_frame(rows, partial(owned_rows, self.task, owners), fields)
+        return exchange_by_id(owned, owners, F.col("owner")).drop("owner")
 
     def without_dead_letters(self) -> EnrichPlan:
         """The same plan for a further query over the rows, which writes no dead letters."""

@@ -16,7 +16,8 @@ from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.semistream.master.page_file.generation import Generation, load_version
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.plan.build import build_pages, column_of
-from dovetail.spark.frames import map_in_arrow, parallelism
+from dovetail.spark.frames import parallelism
+from dovetail.spark.hosts.batch import mapped_frame, numbered
 
 if TYPE_CHECKING:
     from dovetail.joins.semistream.master.store import MasterStore
@@ -66,9 +67,9 @@ def _rows(log: DataFrame, store: MasterStore, found: Generation) -> DataFrame:
     """The rows of a generation, read by as many tasks as run at once; those without a key are among them if kept."""
     whole = store.with_nulls() if found.null_part is not None else store
     tasks = max(1, min(parallelism(log.sparkSession), found.n_pages))
-    numbers = log.sparkSession.range(0, tasks, 1, tasks)
+    numbers = numbered(log.sparkSession, tasks)
     columns = from_arrow_schema(found.schema, prefer_timestamp_ntz=True)
-    return map_in_arrow(numbers, partial(_read, whole, found.version, tasks), columns)
+    return mapped_frame(numbers, partial(_read, whole, found.version, tasks), columns)
 
 
 def _read(store: MasterStore, version: str, tasks: int, numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

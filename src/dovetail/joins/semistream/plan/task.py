@@ -44,7 +44,7 @@ from dovetail.joins.semistream.request import Drop, Park, Request
 from dovetail.joins.semistream.sizes import FITTED
 from dovetail.joins.semistream.versions import VersionLog
 from dovetail.spark.frames import Batches
-from dovetail.spark.hosts.resident import Pool
+from dovetail.spark.hosts.pool import Pool
 from dovetail.spark.task import MetricsSink
 
 _OUTGROWN = 8  # times the rows of the first turn

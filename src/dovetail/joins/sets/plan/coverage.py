@@ -9,25 +9,20 @@ Reference: docs/algorithms/sets.md, 4.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from math import ceil
-from typing import Any
-from uuid import uuid4
+from dataclasses import replace
 
 import numpy as np
-import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.exchange.delivery import SIDE
 from dovetail.engine.memory import format_bytes
-from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.columns import one_batch
 from dovetail.joins.interval.index.answers import COUNT
-from dovetail.joins.interval.plan.choose import MOST_RANGES, codes_obstacle, cores_of
+from dovetail.joins.interval.plan.choose import cells_of_indexes, codes_obstacle, index_fits
 from dovetail.joins.interval.plan.index import bounds_only, summed_over_ranges
-from dovetail.joins.interval.plan.ranges import RangeCells, as_literal, in_ranges, range_cells, side_columns
+from dovetail.joins.interval.plan.ranges import RangeCells, as_literal, in_ranges, side_columns
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import SideColumns
@@ -38,19 +33,16 @@ from dovetail.joins.sets.cover_index import (
     KEY_BYTES,
     ROW_BYTES,
     Coverage,
-    OpenIndex,
     SentIndex,
     answer_range,
     sent_index,
-    with_answers,
 )
-from dovetail.spark.frames import is_connect, unquoted
+from dovetail.spark.frames import unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, task_frame
-from dovetail.spark.hosts.resident import Pool
+from dovetail.spark.hosts.sent import answered
 from dovetail.spark.inputs import row_bytes
 
 _FLOATS = (T.FloatType, T.DoubleType)
-_ROOM = 1.5  # ranges are not equal: there is room for this many times the rows
 
 
 def covered_rows(inputs: Inputs) -> tuple[DataFrame, list[str]] | None:
@@ -62,8 +54,10 @@ def covered_rows(inputs: Inputs) -> tuple[DataFrame, list[str]] | None:
         sent = _read_index(inputs, left, right)
         if sent.nbytes <= inputs.request.memory:
             size = f"{len(sent.arrays.starts):,} right rows, {format_bytes(sent.nbytes)}"
-            return _look_up(inputs, left, sent), [f"index: of all right rows, sent to every task ({size})"]
-    cells = range_cells(inputs, min(MOST_RANGES, _ranges(inputs)))
+            how = f"index: of all right rows, sent to every task ({size})"
+            return answered(left.frame, sent, inputs.sink, _fields(left.frame, left.bound_type)), [how]
+    each = max(BUILD_BYTES, 4 * row_bytes(bounds_only(inputs.right)))  # their batches fit an eighth of the budget
+    cells = cells_of_indexes(inputs, inputs.statistics[1].usable, each)
     return _by_ranges(inputs, left, right, cells), [
         "index: of the right rows of each range",
         cells.explain(left, right),
@@ -76,14 +70,7 @@ def _fits(inputs: Inputs) -> bool:
     keys = right.sample.key
     share = len(np.unique(keys)) / max(1, len(keys)) if inputs.right.keys else 0.0
     each = FLOAT_ROW_BYTES if isinstance(inputs.right.bound_type, _FLOATS) else ROW_BYTES
-    return right.usable * (each + share * (2 * right.key_bytes + KEY_BYTES)) <= inputs.request.memory
-
-
-def _ranges(inputs: Inputs) -> int:
-    """How many ranges make the right rows of each fit half of the budget, and their batches an eighth."""
-    each = max(2 * BUILD_BYTES, 8 * row_bytes(bounds_only(inputs.right)))
-    needed = ceil(_ROOM * inputs.statistics[1].usable * each / inputs.request.memory)
-    return max(cores_of(inputs), needed)
+    return index_fits(inputs, each + share * (2 * right.key_bytes + KEY_BYTES))
 
 
 def _fields(rows: DataFrame, kind: T.DataType) -> list[T.StructField]:
@@ -97,43 +84,7 @@ def _read_index(inputs: Inputs, left: Side, right: Side) -> SentIndex:
     mine, theirs = (
         side_columns(side, {c: c for c in rows.columns}) for side, rows in ((left, left.frame), (right, wanted))
     )
-    table = wanted.toArrow().combine_chunks()
-    rows = next(iter(table.to_batches()), pa.RecordBatch.from_pylist([], table.schema))
-    return sent_index(Coverage(mine, theirs, inputs.request.memory), rows)
-
-
-@dataclass(frozen=True, slots=True)
-class _Sent:
-    """An index on its way to tasks, under a name."""
-
-    index: Any  # a broadcast variable, or the index itself over Spark Connect
-    name: str
-
-
-def _look_up(inputs: Inputs, left: Side, index: SentIndex) -> DataFrame:
-    spark = left.frame.sparkSession
-    task = _Sent(index if is_connect(spark) else spark.sparkContext.broadcast(index), uuid4().hex)
-    return task_frame(left.frame, _answer_all, task, inputs.sink, _fields(left.frame, left.bound_type))
-
-
-_INDEXES: Pool[OpenIndex] = Pool(most=1)
-"""The index of the last question: a worker answers many tasks of it."""
-
-
-def _answer_all(task: _Sent, batches: Iterator[pa.RecordBatch], metrics: Metrics) -> Iterator[pa.RecordBatch]:
-    opened: OpenIndex | None = None
-    try:
-        for batch in batches:
-            if opened is None:
-                sent: SentIndex = task.index if isinstance(task.index, SentIndex) else task.index.value
-                opened = _INDEXES.take(task.name) or sent.open()
-                metrics.add("placed", len(sent.arrays.starts), side="right", per_task=True)
-                metrics.peak("memory", opened.budget.peak)
-            metrics.add("placed", batch.num_rows, side="left", per_task=True)
-            yield with_answers(batch, opened.index.answer(batch))
-    finally:
-        if opened is not None:
-            _INDEXES.keep(task.name, opened)
+    return sent_index(Coverage(mine, theirs, inputs.request.memory), one_batch(wanted.toArrow()))
 
 
 def _by_ranges(inputs: Inputs, left: Side, right: Side, cells: RangeCells) -> DataFrame:

@@ -19,6 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from dovetail.joins.sets.plan.rows import Rows
 from dovetail.joins.sets.request import Request
 from dovetail.spark.frames import RESERVED, parallelism
+from dovetail.spark.hosts.batch import copied_to_tasks
 from dovetail.spark.hosts.sample import SMALL_BYTES, Source, double_literal, draw, long_literal, reached
 from dovetail.spark.inputs import known_bytes, row_bytes
 
@@ -122,7 +123,7 @@ class Cuts:
 
     def _joined(self, frame: DataFrame, found: DataFrame, keys: Sequence[str], own: list[str]) -> DataFrame:
         same = " and ".join(f"{key} = {name}" for key, name in zip(keys, own, strict=True))
-        return frame.join(F.broadcast(found), F.expr(same), "left").drop(*own)
+        return frame.join(copied_to_tasks(found), F.expr(same), "left").drop(*own)
 
 
 def choose_cuts(rows: Rows, request: Request, numbers: Sequence[str]) -> Cuts:

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from dovetail.joins.sets.plan.cuts import Carried, Cuts
 from dovetail.joins.sets.plan.rows import Rows
 from dovetail.spark.frames import RESERVED
+from dovetail.spark.hosts.batch import exchange_by_hash
 
 DEPTH = "depth"
 _AT, _NEXT, _STARTS, _ENDS = (f"{RESERVED}{what}" for what in ("at", "next", "starts", "ends"))
@@ -69,7 +70,7 @@ def _points(rows: Rows, cuts: Cuts) -> DataFrame:
     )
     placed = cuts.place(rows.usable().selectExpr(*rows.keys, events), _AT)
     if cuts.groups:  # one exchange for the count and the sweep
-        placed = placed.repartition(*cuts.groups)
+        placed = exchange_by_hash(placed, cuts.groups)
     counted = placed.groupBy(*cuts.groups, _AT)
     return counted.agg(F.sum(_STARTS).alias(_STARTS), F.sum(_ENDS).alias(_ENDS))
 
