@@ -23,9 +23,10 @@ from dovetail.errors import DataError
 from dovetail.joins.interval.cost import Choice, Price
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.plan.choose import price_operators
-from dovetail.joins.interval.plan.statistics import SAMPLE_ROWS, Sample, SideStatistics
+from dovetail.joins.interval.plan.statistics import Sample, SideStatistics
 from dovetail.joins.interval.relation import RelationName
 from dovetail.joins.interval.request import JoinOptions, Request
+from dovetail.spark.hosts.sample import SAMPLE_ROWS
 
 NEAR: Final = 1.10
 """A choice is good if it costs at most so many times what the best candidate costs."""

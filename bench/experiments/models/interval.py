@@ -25,8 +25,8 @@ from dovetail.joins.interval.cost.sampled import SampledSide
 from dovetail.joins.interval.cost.statistics import Classes
 from dovetail.joins.interval.operators import OPERATORS, Frames
 from dovetail.joins.interval.operators.spec import END, START
-from dovetail.joins.interval.plan.statistics import SAMPLE_ROWS
 from dovetail.joins.interval.relation import Relation
+from dovetail.spark.hosts.sample import SAMPLE_ROWS
 
 _ROW_BYTES = 24  # start, end and number
 

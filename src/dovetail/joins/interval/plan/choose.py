@@ -11,6 +11,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.kernels.arrays import F64
 from dovetail.engine.profile import load_profile
+from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.index.answers import INDEX_BYTES
 from dovetail.joins.interval.plan.bins import CANDIDATE_COST, BinCells, OrderCells, key_pairs
@@ -25,7 +26,6 @@ from dovetail.joins.interval.plan.native import (
 from dovetail.joins.interval.plan.ranges import RangesRoute, range_cells
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import (
-    SMALL_BYTES,
     SMALL_ROWS,
     Inputs,
     SideStatistics,
@@ -35,6 +35,7 @@ from dovetail.joins.interval.plan.statistics import (
 from dovetail.joins.interval.relation import Relation, strategy
 from dovetail.joins.interval.request import OPERATORS, Request
 from dovetail.spark.frames import parallelism
+from dovetail.spark.hosts.sample import SMALL_BYTES
 from dovetail.spark.inputs import known_bytes, rows_at_most, spark_only
 
 if TYPE_CHECKING:
@@ -55,7 +56,6 @@ INDEX_START = 0.2  # the same of an index of the whole right side: a job that re
 SENT_ROW = 4  # cost of a right row that the driver reads, broadcasts and every worker loads, relative to one sent once
 MISSED_LENGTH = 1.5  # times the longest sampled row: longer ones were missed by the sample
 FEWEST_SAMPLED = 64  # rows of both samples in a range from which a sweep can be followed
-CODED_DIGITS = 18  # decimals of more digits have no 64-bit codes
 CODES_BOTH_CLOSED = 2.0**62  # bounds below this leave room for a closed end
 CODES_MIXED_CLOSED = 2.0**61  # bounds nearer to zero than this leave room for half steps
 
@@ -214,7 +214,7 @@ def _has_codes(kind: T.DataType, relation: Relation, low: float, high: float) ->
 
 
 def _is_wide_decimal(kind: T.DataType) -> bool:
-    return isinstance(kind, T.DecimalType) and kind.precision > CODED_DIGITS
+    return isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
 
 
 def _native(inputs: Inputs, because: str = "") -> NativeRoute:

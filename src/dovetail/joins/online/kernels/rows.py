@@ -38,6 +38,10 @@ CLOCK, N_FREE, BYTES, HELD, MAX_BYTES, MAX_ROWS, CODED, EMIT, RESULTS, COMPARED 
 """Places in `Rows.meta`: last tick, free slots, bytes and rows in memory, their limits, whether rows have a code
 besides the key, whether combinations are written or only counted, how many there were, and rows that probes looked at
 since last asked."""
+MATCHES, SPACE, PROBES = range(3)
+"""Places of what is counted of probes: matches, rows that could have matched, and probes."""
+ENOUGH_PROBES = 100
+"""Probes from which their counts decide the order of the next ones."""
 ROW_BYTES = 8 * 2 + 4 * 2 + 1
 KEY_BYTES = 8
 
