@@ -112,7 +112,8 @@ def install(spark: SparkSession, *, rule: bool = True) -> None:
             return theirs(spark, sqlQuery, args, **kwargs)
         try:
             return _planned(spark, sqlQuery, {})[0]
-        except DovetailError:
+        except DovetailError as error:
+            error.argument = "sqlQuery"
             try:
                 return theirs(spark, sqlQuery)
             except AnalysisException:

@@ -120,9 +120,11 @@ def page_place(path: str | Path) -> Place:
 def arrow_schema(df: DataFrame) -> pa.Schema:
     """The columns of pages of these rows; a `PlanError` if there are none."""
     if len(set(df.columns)) != len(df.columns):
-        raise PlanError(f"columns {df.columns} have a name twice; rename one.")
+        raise PlanError(f"columns {df.columns} have a name twice; rename one.", argument="df")
     if df.isStreaming:
-        raise PlanError("a page file is built from a batch DataFrame; this one is streaming. Use foreachBatch.")
+        raise PlanError(
+            "a page file is built from a batch DataFrame; this one is streaming. Use foreachBatch.", argument="df"
+        )
     return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in df.schema])
 
 
@@ -303,4 +305,6 @@ def _check_order(plan: BuildPlan, parts: Sequence[PartFile]) -> None:
     tables = [part_table(plan.work / part.table_file, part.table_crc) for part in parts if part.pages]
     ends = [table.column(name)[at].as_py() for table in tables for name, at in (("first", 0), ("last", -1))]
     if tables and (normal_of(pa.array(ends, tables[0].column("first").type)).steps()[1::2] <= 0).any():
-        raise DataError(f"Spark's order of {list(plan.key)} is not the order of pages; use order='none'.")
+        raise DataError(
+            f"Spark's order of {list(plan.key)} is not the order of pages; use order='none'.", argument="order"
+        )

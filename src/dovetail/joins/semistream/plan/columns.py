@@ -63,7 +63,7 @@ def quoted(name: str) -> str:
 def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Columns:
     """The columns of this request, or a `PlanError` for names and types that do not fit."""
     if len(set(frame.columns)) < len(frame.columns):
-        raise PlanError(f"the stream's columns {frame.columns} have a name twice; rename one.")
+        raise PlanError(f"the stream's columns {frame.columns} have a name twice; rename one.", argument="stream")
     pairs = key_pairs(request, store, frame.columns)
     casts = [_aligned(frame.schema[pair.left], store.schema.field(pair.right), pair) for pair in pairs]
     if request.null_safe and any(cast is not None for cast in casts):
