@@ -152,7 +152,7 @@ class Pair:
         return int(partners(*self.bounds()).sum())
 
     def statistics(self, tuple_bytes: float) -> tuple[IntervalStatistics, IntervalStatistics]:
-        """What the models are told, classes included."""
+        """The statistics that the models are given, classes included."""
         left, right = (summarise(start, end, tuple_bytes) for start, end in self.bounds())
         return left, right
 
@@ -215,7 +215,7 @@ class Setting:
         return {price.algorithm: price for price in prices if not price.swapped}
 
     def counted(self, algorithm: str) -> Metrics:
-        """What the operator counts; DataError if it finds another number of pairs than sorted bounds tell."""
+        """The operator's own counts; DataError if it finds another number of pairs than sorted bounds tell."""
         frames = Frames(self.frames, FRAME_BYTES, TUPLE_BYTES)
         spec = OPERATORS[algorithm](relation=_OVERLAPPING, emit="count", frames=frames)
         run = run_local(spec, self.pair.batches(_PIECES), _BUDGET, Schedule("round_robin"))

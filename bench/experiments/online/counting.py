@@ -72,7 +72,7 @@ BASELINES: dict[str, type[OnlineJoin]] = {"oldest": OldestFirst}
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What came while rows arrived: results after each turn, rows of all inputs after each turn.
+    """Counts while rows arrived: results after each turn, rows of all inputs after each turn.
 
     `regions` are DINER's flushes that began with the lower, the middle and the upper region.
     """

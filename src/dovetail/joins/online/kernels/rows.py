@@ -201,7 +201,7 @@ def let_go(rows: Rows, out: Outcome, slot: int, side: int) -> None:
 
 @kernel
 def close_flush(out: Outcome, first: int, side: int, bucket: int, kind: int, tick: int) -> None:
-    """What left since `first` is one flush; nothing is listed if that is nothing."""
+    """List the rows that left since `first` as one flush; nothing if there are none."""
     if out.n[GONE] > first:
         head = out.n[HEADS]
         out.heads[head, H_SIDE], out.heads[head, H_BUCKET], out.heads[head, H_KIND] = side, bucket, kind

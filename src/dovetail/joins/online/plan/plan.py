@@ -127,7 +127,7 @@ class OnlinePlan:
 
 
 def _spreading(what: Pair, given: list[str], hot: list[HotKey]) -> str:
-    """What to do about hot keys beside those that were given."""
+    """The treatment of hot keys beside those that were given."""
     if what.how == "full":
         return (
             "a full join keeps each key in one partition: union the left join with the left_anti join of the inputs "

@@ -135,7 +135,7 @@ def ranged_request(request: Request, store: MasterStore) -> Request:
 
 
 def pair_check(columns: Columns, names: Sequence[str], request: Request, key: Sequence[str]) -> PairCheck | None:
-    """What pairs must fulfil beside equal keys or cells, over the stream's columns under these names."""
+    """The condition of pairs beside equal keys or cells, over the stream's columns under these names."""
     if not request.withins:
         return None
     place = {field.name: name for field, name in zip(columns.stream, names, strict=False)}
