@@ -18,9 +18,11 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.storage import files
-from dovetail.engine.storage.files import Place
+from dovetail.engine.storage.files import Place, access_of
+from dovetail.engine.storage.remote import S3_SCHEMES, Access
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, hashes_of, key_form, normal_of
+from dovetail.joins.semistream.master.lake.iceberg import catalog_of
 from dovetail.joins.semistream.master.page_file.generation import (
     Generation,
     IndexFile,
@@ -115,6 +117,22 @@ def build_pages(
 def page_place(path: str | Path) -> Place:
     """The place that the running session takes a path for."""
     return place_of(SparkSession.getActiveSession(), path)
+
+
+def address_of(path: str | Path) -> tuple[str, Access | None]:
+    """A path as sources take it: absolute if it is local; at S3 with the access that the running session has."""
+    text = str(path)
+    if "://" in text and ("?" in text or not text.startswith(("s3:", "s3a:", "s3n:", "file:", "hdfs:"))):
+        return text, None  # as Arrow takes it, which knows other schemes, and settings behind a question mark
+    place = page_place(path)
+    return str(place), access_of(place)
+
+
+def warehouse_access(catalog: object) -> Access | None:
+    """The session's access to the bucket of a catalog; None if it names none."""
+    warehouse = dict(catalog_of(catalog)[1]).get("warehouse", "")
+    scheme, _, rest = warehouse.partition("://")
+    return address_of(f"s3a://{rest}")[1] if scheme in S3_SCHEMES else None
 
 
 def arrow_schema(df: DataFrame) -> pa.Schema:
