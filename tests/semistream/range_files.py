@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.engine.storage.files import Place, located
-from dovetail.joins.semistream.cells import RangeForm, check_ranged, kept_splits, split_points, spread
+from dovetail.joins.semistream.cells import RangeForm, check_ranged, kept_splits, parts_reached, split_points
 from dovetail.joins.semistream.master.page_file.generation import Generation, building, commit
 from dovetail.joins.semistream.master.page_file.range_file import RangePlan, overlap_at_bounds
 from dovetail.joins.semistream.master.page_file.writer import as_table, page_size
@@ -36,12 +36,12 @@ def write_range_pages(
         splits = split_points(keyed, form, parts if keyed.num_rows else 1)
         batch = pa.Table.combine_chunks(keyed).to_batches()
         if batch:
-            first, last = spread(batch[0], form, splits)
+            first, last = parts_reached(batch[0], form, splits)
             kept = kept_splits(first, last, np.ones(len(first), np.int64), splits.num_rows + 1)
             splits = splits.take(pa.array(kept))
         touching = overlap_at_bounds(closed, form.kind)
         plan = RangePlan(work, table.schema, ranged, page_size(page, place), unique, splits, touching)
-        first, last = spread(batch[0], form, splits) if batch else (np.empty(0, np.int64),) * 2
+        first, last = parts_reached(batch[0], form, splits) if batch else (np.empty(0, np.int64),) * 2
         chosen = [keyed.filter(pa.array((first <= n) & (last >= n))) for n in range(splits.num_rows + 1)]
         written = [plan.write(part, n) for n, part in enumerate(chosen)]
         return commit(place, work, plan.generation(written, table.num_rows - keyed.num_rows))

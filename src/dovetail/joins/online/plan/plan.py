@@ -225,7 +225,7 @@ class Inputs:
         out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
         marked = streaming and self.end_of_input is not None
         sink = MetricsSink(self.first.sparkSession)
-        buckets = join.spread(self.partitions).count
+        buckets = join.bucket_rule(self.partitions).count
         most = resident_limit(self.first.sparkSession, terms.memory, buckets) if streaming else None
         task = OnlineTask(uuid.uuid4().hex, join, terms, asked, marked, answer.schema, out, sink, self.lateness, most)
         frames = [
