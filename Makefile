@@ -78,7 +78,7 @@ bench: $(RIVALS) $(KERNELS)  ## every benchmark and experiment at small scale, a
 	$(BIN)/python -m bench report
 
 # The sources' own sizes: hours. What was measured with the code as it is stays, so that the command can be repeated.
-paper: $(RIVALS) $(KERNELS)  ## every experiment at the size of its source, one after the other, resumed where it ended
+paper: $(RIVALS) $(KERNELS)  ## experiments on semi-stream, online and interval joins, XQuery and the models at full size, resumed
 	$(BIN)/python -m bench run 'semistream-*' 'online-*' 'interval-*' 'xquery-*' 'models-*' --scale full \
 		--keep docs/experiments/figures --resume
 	$(BIN)/python -m bench report

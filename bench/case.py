@@ -31,7 +31,7 @@ Params: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What one run of a rival gave, when more than its answer matters.
+    """The outcome of one run of a rival, when more than its answer matters.
 
     `seconds` replaces the harness's own stopwatch where a run times a part of itself (a first query without the
     start of the process around it). `figures` are further measurements by name: bytes spilled, comparisons, peaks.
@@ -209,7 +209,7 @@ class Sample:
 
 @dataclass(slots=True)
 class RivalResult:
-    """What one rival did at one point; `reason` says why if it is not ok.
+    """The runs of one rival at one point; `reason` says why if it is not ok.
 
     "wrong" and "failed" are failures of the benchmark; "broke" is a finding about a rival that is known to break,
     "unavailable" a missing package, "sat out" a point that the case spares the rival.
@@ -233,7 +233,7 @@ class RivalResult:
 
 @dataclass(slots=True)
 class PointResult:
-    """What happened at one point: the answer that was expected and what each rival did."""
+    """The results at one point: the answer that was expected, and the runs of each rival."""
 
     params: Params
     expected: int
@@ -247,7 +247,7 @@ class PointResult:
         return Spread.of([above[r] / below[r] for r in above if below.get(r)])
 
     def measure(self, bound: Bound) -> Spread | None:
-        """What the claim speaks of, measured at this point; None if it could not be measured."""
+        """The figure that the claim is about, measured at this point; None if it could not be measured."""
         if bound.others:
             mine, *others = (self.rivals[name] for name in (bound.rival, *bound.others))
             by_round = [r.figures(bound.phase, bound.figure) for r in others if r.status == "ok"]

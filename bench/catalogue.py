@@ -55,7 +55,7 @@ from dovetail.errors import PlanError
 _JUDGED = ("let", "states", "fault", "untested", "note", "shows")
 Entry: TypeAlias = "Case | Experiment"
 _FURTHER = {"speed": ("scale-online",)}
-"""What belongs to a group of benchmarks beside those that its name begins."""
+"""The benchmarks of a group beside those that its name begins."""
 _HOME = Path(__file__).with_name("experiments")
 
 
@@ -95,7 +95,7 @@ def case_of(
 
 
 def _named(place: str) -> Any:
-    """What a module of `bench/cases` calls so: `interval.UNIFORM.pairs`."""
+    """The value that a module of `bench/cases` has under this name: `interval.UNIFORM.pairs`."""
     module, *names = place.split(".")
     return reduce(getattr, names, importlib.import_module(f"bench.cases.{module}"))
 
@@ -151,7 +151,7 @@ class Called:
     judge: Judge = field(default_factory=Judge)
 
     def __call__(self, bench: BenchContext) -> Findings:
-        """What the function finds, judged."""
+        """The findings of the function, judged."""
         module, _, name = self.function.rpartition(".")
         function = partial(getattr(importlib.import_module(module), name), **self.told)
         if self.medium is None:

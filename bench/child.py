@@ -36,7 +36,7 @@ _TELLING = ("rror", "memory", "panicked", "Exception")
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of a process: what its function returned, or how it failed; its time and the most that it held."""
+    """The end of a process: what its function returned, or how it failed; its time and the most that it held."""
 
     outcome: str
     answer: Any
@@ -44,7 +44,7 @@ class Ended:
     peak: int
 
     def answered(self) -> Any:
-        """What the function returned; DovetailError if it did not."""
+        """The result of the function; DovetailError if there is none."""
         if self.outcome != "finished":
             raise DovetailError(f"a process of its own failed: {self.outcome}")
         return self.answer
@@ -121,7 +121,7 @@ def _reason(code: int, complaint: str) -> str:
 
 
 def limit(mib: int) -> None:
-    """What this process may write to, beyond what its libraries and inputs took so far."""
+    """Limit the memory that this process may use, beyond what its libraries and inputs took so far."""
     held = 1024 * int(Path("/proc/self/status").read_text().partition("VmData:")[2].split()[0])
     resource.setrlimit(resource.RLIMIT_DATA, (held + mib * 2**20,) * 2)
 

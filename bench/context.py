@@ -1,4 +1,4 @@
-"""What the rivals of one benchmark run share: one Spark session, a scratch directory, data made once."""
+"""The context that the rivals of one benchmark run share: one Spark session, a scratch directory, data made once."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ class BenchContext:
         return Path(tempfile.mkdtemp(dir=self.scratch))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """What `make` returns, made at the first call with this key and kept until the point is done."""
+        """The value of `make`, made at the first call with this key and kept until the point is done."""
         if key not in self._made:
             self._made[key] = make()
         return cast(T, self._made[key])
 
     def lasting(self, key: Hashable, enter: Callable[[], AbstractContextManager[T]]) -> T:
-        """What the context gives, entered at the first call with this key and left when the run ends."""
+        """The value of the context, entered at the first call with this key and left when the run ends."""
         if key not in self._lasting:
             self._lasting[key] = self._open.enter_context(enter())
         return cast(T, self._lasting[key])

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bench.context import BenchContext
 
 Verdict = Literal["holds", "does not hold", "not tested here"]
-"""What became of a statement, and of a claim that is made of some."""
+"""The verdict on a statement, and on a claim that is made of some."""
 FAULTS = {"source": "the source's claim", "ours": "our code", "scale": "the scale here", "": "unexplained"}
 """Whose fault it can be that a statement does not hold."""
 Ground = Literal["counted", "measured"]
@@ -147,7 +147,7 @@ def worst(verdicts: Iterable[Verdict]) -> Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What an experiment found: its statements, a note, pictures and tables.
+    """The findings of an experiment: its statements, a note, pictures and tables.
 
     `rows` is the number of result rows that were compared with a definition or another engine and found equal.
     """
@@ -201,13 +201,13 @@ class Experiment:
 
     @property
     def family(self) -> str:
-        """What kind of experiment it is."""
+        """The kind of experiment."""
         return self.name.partition("-")[0]
 
 
 @dataclass(slots=True)
 class ExperimentResult:
-    """What an experiment found at one scale, or why it found nothing, which is a failure."""
+    """The findings of an experiment at one scale, or why there are none, which is a failure."""
 
     experiment: Experiment
     scale: Literal["small", "full"]

@@ -39,7 +39,7 @@ _UNARY: Mapping[type[ast.unaryop], Callable[[Any], Any]] = {ast.Not: operator.no
 
 
 def value_of(text: str, names: Names) -> Any:
-    """What an expression is; PlanError for one that may not be asked."""
+    """The value of an expression; PlanError for one that is not allowed."""
     return _value(_parsed(text.strip()), names)
 
 

@@ -126,7 +126,7 @@ def run(
 
 @contextmanager
 def _imports_kept() -> Iterator[None]:
-    """What was imported is no garbage of a rival: it need not be looked through before every turn."""
+    """Exclude modules from garbage collection: they are no garbage of a rival, and need no look before every run."""
     gc.collect()
     gc.freeze()
     try:
@@ -140,7 +140,7 @@ def _required(entry: Entry) -> Iterable[str]:
 
 
 def run_experiment(experiment: Experiment, bench: BenchContext) -> ExperimentResult:
-    """What an experiment found; whatever it raises is a failure, so that no gap in a picture hides it."""
+    """The findings of an experiment; whatever it raises is a failure, so that no gap in a picture hides it."""
     bench.seed = 0
     result = ExperimentResult(experiment, bench.scale, digest(experiment.measures), _now())
     if (reason := missing(experiment.requires)) is not None:
@@ -314,7 +314,7 @@ class _Waiting:
         self._lock = threading.Lock()
 
     def next(self, number: int) -> Experiment | None:
-        """What this number is to run: of its family, else of a new one, else the last of who has the most left."""
+        """The next run of this process: of its family, else of a new one, else the last of that with the most left."""
         with self._lock:
             if not self._taken[number] and self._families:
                 self._taken[number] = self._families.popleft()

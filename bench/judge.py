@@ -44,13 +44,13 @@ from bench.expression import filled, text_of, value_of
 _WORDS: Mapping[str, Any] = {
     each.__name__: each for each in (close, extent, listed, mean, pairwise, percent, replace, slope, split, wave)
 }
-"""What expressions may say beside the names of figures."""
+"""Names that expressions may use beside those of figures."""
 _AXES = {"x": {"log_x": True}, "y": {"log_y": True}, "xy": {"log_x": True, "log_y": True}, "": {}}
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What was found, by name; charts and tables that are made with it, and how many result rows were checked."""
+    """Figures by name, charts and tables that are made with them, and how many result rows were checked."""
 
     named: Mapping[str, Any]
     shown: Sequence[Chart | Grid] = ()
@@ -65,7 +65,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """What is said of the figures of an experiment."""
+    """A statement about the figures of an experiment."""
 
     let: Mapping[str, str] = field(default_factory=dict)
     states: Sequence[str | Sequence[str]] = ()

@@ -129,7 +129,7 @@ def batch_by_batch(here: Lookups, keys: list[int]) -> list[Row | None]:
 
 @dataclass(frozen=True, slots=True)
 class LookupTask:
-    """What a worker is told: server, table, bytes of cache, and how keys are answered."""
+    """The settings of a worker: server, table, bytes of cache, and how keys are answered."""
 
     name: str
     url: str

@@ -32,7 +32,7 @@ def settings_of(endpoint: str) -> dict[str, str]:
 
 
 class Object(NamedTuple):
-    """What is stored under a key; readers compare the tag, to see that they read one object."""
+    """An object under a key; readers compare the tag, to see that they read one object."""
 
     data: bytes
     at: float
@@ -252,7 +252,7 @@ class _RefusalError(Exception):
 
 
 class _Buffered:
-    """What is written, sent at once."""
+    """A writer whose parts are sent at once."""
 
     closed = False
 

@@ -29,7 +29,7 @@ SOURCES = {
     "Indexed Master Data, DaWaK 2014",
 }
 WHERE = ("machine", "versions", "commit", "java")
-"""What a report says of the place where it was measured."""
+"""The place where a report was measured, as the page shows it."""
 
 
 def keep(report: Report, directory: Path) -> None:
@@ -117,7 +117,7 @@ def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
 
 
 def _telling(entry: Entry, scales: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """What the page shows of an entry: figures of today's code, if any; of an experiment those of the largest scale."""
+    """The figures of an entry that the page shows: of today's code, if any; of an experiment at the largest scale."""
     code = digest(entry.measures)
     fresh = {scale: whole for scale, whole in scales.items() if whole["entry"]["code"] == code} or scales
     found = [fresh[scale] for scale in reversed(SCALES) if scale in fresh]
@@ -159,7 +159,7 @@ def _shown(entry: Entry, scales: Sequence[Mapping[str, Any]]) -> list[Shown]:
 
 
 def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any]) -> Shown:
-    """What stands above the pictures and tables of an entry."""
+    """The text above the pictures and tables of an entry."""
     if isinstance(entry, Experiment):
         family, claim, ground = entry.family, entry.claim, entry.ground
         repeats = f"{entry.source}: {', '.join(entry.places)}" if entry.places else entry.source

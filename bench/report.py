@@ -21,7 +21,7 @@ Found = Mapping[str, Any]
 
 
 def entry_list(entries: dict[str, Entry]) -> RenderableType:
-    """What exists: what each case asks, varies and claims and who takes part; what each experiment repeats."""
+    """A list of all cases with their questions, claims and rivals, and of all experiments."""
     return Group(*(_told(e) if isinstance(e, Experiment) else _described(e) for e in entries.values()))
 
 
@@ -61,7 +61,7 @@ def experiment_tables(result: ExperimentResult) -> RenderableType:
 
 
 def case_tables(result: CaseResult) -> RenderableType:
-    """What the case asks, one table a point, and the verdicts on its claims."""
+    """The question of a case, one table a point, and the verdicts on its claims."""
     found = result.to_json()
     parts: list[RenderableType] = [Text(f"\n{found['name']} ({found['scale']}): {found['question']}", style="bold")]
     many = len(found["points"]) > MANY
@@ -96,7 +96,7 @@ def _absent(point: Found) -> list[Text]:
 
 
 def outcome(rival: Found) -> str:
-    """What became of a rival that did not finish, and why."""
+    """The end of a rival that did not finish, and why."""
     return f"{rival['status']}: {rival['reason']}"
 
 

@@ -70,7 +70,7 @@ class SimulatedPages:
         return page if inside.all() else np.where(inside, page, -1)
 
     def stored_bytes(self, first: int, count: int) -> int:
-        """What these pages count as."""
+        """Bytes that these pages count as."""
         return int(self.starts[first + count] - self.starts[first]) * self.row_bytes
 
     def read(self, first: int, count: int) -> pa.RecordBatch:
@@ -108,7 +108,7 @@ class SourceSizes:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """What a saturated join did: rows a load, the share answered by pinned or cached rows, and rows a second."""
+    """Counts of a saturated join: rows a load, the share answered by pinned or cached rows, and rows a second."""
 
     algorithm: str
     rows_per_load: float
@@ -198,7 +198,7 @@ def _whole_pages(kept: int, rows: int, per_segment: int) -> int:
 
 
 class Meter:
-    """What an operator does from now on: rows, loads, seconds of its device."""
+    """Counts of an operator from now on: rows, loads, seconds of its device."""
 
     def __init__(self, operator: SemiStreamOperator) -> None:
         self._operator, self._before = operator, dict(operator.counts)

@@ -79,5 +79,5 @@ def expected(params: Params, part: int = 1) -> int:
 
 
 def answer(query: str, items: list[str]) -> int:
-    """What a rival answered, in the form of `expected`."""
+    """A rival's answer, in the form of `expected`."""
     return len(items) if query in ("7.2", "7.6") else round(float(items[0]) * 1e6)

@@ -1,10 +1,10 @@
 """One Spark session for all tests that need one: two cores, few partitions, no web page; and which tests are run.
 
 A test marked `sampled(n)` has many parameters of one kind, or takes long: a run takes one in n of them, the next run
-the next ones, so that n runs take all. A run of the whole suite also takes one in twelve of all other parameters, one
-in twelve of the tests on Spark, which take seconds each, and one in four of those of `bench/`; a run of named files
-takes all of these. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills processes,
-starts clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
+the next ones, so that n runs take all; n is at most 10. A run of the whole suite also takes one in twelve of all other
+parameters, one in twelve of the tests on Spark, which take seconds each, and one in four of those of `bench/`; a run of
+named files takes all of these. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills
+processes, starts clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 os.environ.setdefault("DOVETAIL_CALIBRATE", "off")  # plans of tests are those of typical figures
 
+_MOST = 10  # runs that take all parameters of a marked test
 _ON_SPARK, _OF_PARAMETERS, _OF_BENCH = 12, 12, 4  # a run of the whole suite takes one in n, where no mark gives n
 
 
@@ -88,7 +89,7 @@ def _one_in(item: pytest.Item) -> int:
     """A run takes one in so many of a test's parameters; of a test without parameters, one run in so many takes it."""
     mark = item.get_closest_marker("sampled")
     if mark is not None:
-        return int(mark.args[0])
+        return min(_MOST, int(mark.args[0]))
     if item.config.args_source is not pytest.Config.ArgsSource.TESTPATHS or item.get_closest_marker("slow"):
         return 1
     if "spark" in getattr(item, "fixturenames", ()):

@@ -45,7 +45,7 @@ def _dovetail(left: DataFrame, right: DataFrame, params: Params, place: Path) ->
 
 
 def _window(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
-    """What users of Spark write: both inputs in one, and the last right values over all rows before."""
+    """The join as users of Spark write it: both inputs in one, and the last right values over all rows before."""
     theirs = [f"r_{name}" for name in right.columns]
     mine = left.selectExpr("*", "1 as side", *(f"cast(null as bigint) as {name}" for name in theirs))
     others = [f"cast(null as bigint) as {name}" for name in left.columns if name not in ("key", "start")]

@@ -153,7 +153,7 @@ def _kept(pairs: DataFrame) -> DataFrame:
 
 
 def _own_plan(left: DataFrame, right: DataFrame, params: Params) -> DataFrame:
-    """What Spark makes of the join as it is said."""
+    """Spark's own plan for the join."""
     keep = params["how"] == "keep"
     joined = left.alias("l").join(right.alias("r"), F.expr(_condition(params)), "inner" if keep else params["how"])
     return _kept(joined) if keep else joined

@@ -118,7 +118,7 @@ def on_key(left: DataFrame, right: DataFrame) -> DataFrame:
 
 
 def own_plan(left: DataFrame, right: DataFrame) -> DataFrame:
-    """What Spark makes of the join as it is said: an equality join on the key, every pair of a key tested."""
+    """Spark's own plan for the join: an equality join on the key, every pair of a key tested."""
     overlap = F.expr("l.key = r.key and l.start < r.end and r.start < l.end")
     return left.alias("l").join(right.alias("r"), overlap)
 
@@ -227,7 +227,7 @@ def _in_budget(left: DataFrame, right: DataFrame, params: Params, place: Path) -
 
 
 def _budget_figures(plan: IntervalPlan, memory: str) -> dict[str, float]:
-    """What the tasks reported: the largest peak of any of them over the budget, and what they spilled."""
+    """Metrics of the tasks: the largest peak of any of them over the budget, and the bytes that they spilled."""
     metrics = plan.metrics()
     peak = metrics.value("memory")
     if not peak:

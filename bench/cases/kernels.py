@@ -16,7 +16,7 @@ from bench.context import BenchContext
 from dovetail.calibrate.kernel_costs import wide_batch
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.kernels.multimap import HashMultimap
-from dovetail.engine.rows.columns import take_columns, take_runs
+from dovetail.engine.rows.columns import take_columns
 from dovetail.errors import DataError
 from dovetail.workloads.zipf import ZipfLaw, zipf_keys
 
@@ -26,7 +26,7 @@ RUN_ROWS = 16
 
 
 def _picked(bench: BenchContext, params: Params) -> tuple[pa.RecordBatch, I64]:
-    """Rows of six numbers and two texts, and the starts of what to take: single rows, or runs of them."""
+    """Rows of six numbers and two texts, and the starts of what to take: single rows, or the first of runs."""
 
     def make() -> tuple[pa.RecordBatch, I64]:
         rows = params["rows"]
@@ -69,14 +69,6 @@ def arrow_take(bench: BenchContext, params: Params) -> Run:
     """Single rows by Arrow."""
     batch, indices = _picked(bench, params)[0], _indices(bench, params)
     return lambda: _checksum(lambda: batch.take(pa.array(indices)))
-
-
-@prepared
-def runs(bench: BenchContext, params: Params) -> Run:
-    """Runs of rows by our kernel."""
-    batch, starts = _picked(bench, params)
-    lengths = np.full(len(starts), RUN_ROWS)
-    return lambda: _checksum(lambda: take_runs(batch, starts, lengths))
 
 
 # The hash multimap: build a table of one side and find every match of the other.

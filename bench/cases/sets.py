@@ -120,7 +120,7 @@ def _merge(left: DataFrame, right: DataFrame, params: Params, place: Path) -> An
 
 
 def _merge_by_hand(left: DataFrame, right: DataFrame, params: Params, place: Path) -> Answer:
-    """What users of Spark write: the largest end before each row, where groups begin, and how many began so far."""
+    """As users of Spark write it: the largest end before each row, where groups begin, and how many began so far."""
     by = "over (partition by key order by start, end rows between unbounded preceding and {})"
     before = left.selectExpr("key", "start", "end", f"max(end) {by.format('1 preceding')} as reach")
     begun = before.selectExpr("*", f"sum(if(start < reach, 0, 1)) {by.format('current row')} as number")

@@ -1,4 +1,4 @@
-"""What the speed goals run in processes of their own: cold starts, joins with little memory, the demonstration."""
+"""Runs of the speed goals, each in its own process: cold starts, joins with little memory, the demonstration."""
 
 from __future__ import annotations
 

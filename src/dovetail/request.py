@@ -174,6 +174,8 @@ def parse_how(given: Any, allowed: Sequence[How] = HOWS) -> How:
 
 DEFAULT_MEMORY = "64MB"
 """The default budget of each task of a join."""
+MIN_MEMORY = 1 << 20
+"""The smallest budget of a task. Online joins and enrichment need less: they find what their rows need at least."""
 MOST_PARTITIONS = 100_000
 _UNITS = {
     "ms": 1e-3, "millisecond": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "m": 60.0, "minute": 60.0,

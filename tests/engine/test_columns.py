@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.rows.columns import held_bytes, take_columns, take_runs, taken_bytes
+from dovetail.engine.rows.columns import held_bytes, take_columns, taken_bytes
 from dovetail.errors import UnsupportedError
 
 N = 40
@@ -86,20 +86,6 @@ def test_rows_by_number(name: str) -> None:
             assert taken_bytes(batch, rows) + 64 >= held_bytes(got) or name == "dictionary"
 
 
-@pytest.mark.parametrize("name", COLUMNS)
-def test_rows_by_run(name: str) -> None:
-    rng = np.random.default_rng(8)
-    for start, length in ((0, N), (17, 9)):
-        column = COLUMNS[name].slice(start, length)
-        plain = column.to_pylist()
-        starts = rng.integers(0, length, 12)
-        lengths = np.array([rng.integers(0, length - s + 1) for s in starts])
-        got = take_runs(pa.record_batch({"c": column}), starts, lengths)
-        got.validate(full=True)
-        pairs = zip(starts, lengths, strict=True)
-        assert got.column("c").to_pylist() == [plain[s + i] for s, n in pairs for i in range(n)]
-
-
 def test_a_whole_batch_keeps_its_schema_and_owns_its_memory() -> None:
     schema = pa.schema([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())], {"made": "here"})
     batch = pa.record_batch([pa.array(range(1000)), pa.array(["text"] * 1000)], schema=schema)
@@ -131,9 +117,6 @@ def test_no_rows_and_no_columns() -> None:
 def test_rows_that_are_not_there(name: str, rows: list[int]) -> None:
     with pytest.raises(IndexError):
         take_columns(pa.record_batch({"c": COLUMNS[name]}), np.array(rows))
-    if rows[-1] > 0:
-        with pytest.raises(IndexError):
-            take_runs(pa.record_batch({"c": COLUMNS[name]}), np.array(rows), np.ones(len(rows), np.int64))
 
 
 def test_types_that_cannot_be_picked_say_so() -> None:

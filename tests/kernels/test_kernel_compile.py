@@ -165,8 +165,8 @@ n_warm = warm()
 before, cold = compiled_signatures(), cold_kernels()
 
 from dovetail.engine.kernels.arrays import NO_BYTES
-from dovetail.engine.kernels.gather import gather_bits, gather_fixed, gather_fixed_runs, gather_validity
-from dovetail.engine.kernels.gather import gather_bytes, gather_bytes_runs, gather_fixed_lists, gather_lists
+from dovetail.engine.kernels.gather import gather_bits, gather_fixed, gather_validity
+from dovetail.engine.kernels.gather import gather_bytes, gather_fixed_lists, gather_lists
 from dovetail.engine.kernels.hashing import folded, text_hashes
 from dovetail.engine.kernels.interning import ByteInterner, PairInterner
 from dovetail.engine.kernels.multimap import HashMultimap
@@ -183,11 +183,11 @@ rows = np.array([3, 1, -1, 2])
 data = np.arange(2000).astype(np.uint8)
 for memory in (data, data[1:], data.view(np.int64), data.reshape(-1, 8)):
     for width in (1, 2, 3, 4, 8, 12, 16, 24, 32):
-        gather_fixed(memory, width, rows), gather_fixed_runs(memory, width, rows[:2], rows[:2])
+        gather_fixed(memory, width, rows)
     gather_bits(memory, 3, rows), gather_validity(memory, 1, rows, 9), gather_validity(NO_BYTES, 0, rows, 9)
     for dtype in (np.int32, np.int64):
         for offsets in (np.arange(10, dtype=dtype), np.arange(20, dtype=dtype)[::2]):
-            gather_bytes(offsets, memory, rows), gather_bytes_runs(offsets, memory, rows[:2], rows[:2])
+            gather_bytes(offsets, memory, rows)
             gather_lists(offsets, rows), gather_fixed_lists(3, rows, 9)
             strings = ByteInterner()
             strings.intern(offsets, memory), text_hashes(offsets, memory.reshape(-1).view(np.uint8))

@@ -15,10 +15,8 @@ from dovetail.engine.kernels.gather import (
     expand_runs,
     gather_bits,
     gather_bytes,
-    gather_bytes_runs,
     gather_fixed,
     gather_fixed_lists,
-    gather_fixed_runs,
     gather_lists,
     gather_validity,
     gathered_bytes,
@@ -70,9 +68,6 @@ def test_fixed_width_rows(data, width, n_rows):
     indices = data.draw(rows_of(n_rows))
     expected = b"".join(rows[at] if at >= 0 else bytes(width) for at in indices)
     assert gather_fixed(memory, width, np.array(indices, np.int64)).tobytes() == expected
-    runs = data.draw(runs_of(n_rows))
-    expected = b"".join(row for start, length in runs for row in rows[start : start + length])
-    assert gather_fixed_runs(memory, width, *columns_of(runs)).tobytes() == expected
 
 
 def test_fixed_width_takes_unaligned_memory():
@@ -118,9 +113,6 @@ def test_byte_strings(data, values, dtype, before):
     assert values_of(*found) == expected
     assert (found[0].dtype, found[0][0], len(found[1])) == (dtype, 0, found[0][-1])
     assert gathered_bytes(offsets, rows) == sum(map(len, expected))
-    runs = data.draw(runs_of(len(values)))
-    expected = [value for start, length in runs for value in values[start : start + length]]
-    assert values_of(*gather_bytes_runs(offsets, memory, *columns_of(runs))) == expected
 
 
 @many
@@ -188,8 +180,6 @@ def test_wrong_shapes_are_refused():
         gather_bytes(offsets, memory, np.array([0]))
     with pytest.raises(TypeError, match="offsets are uint8"):
         gather_lists(memory, np.array([0]))
-    with pytest.raises(IndexError, match="run of 2 rows at row 7"):
-        gather_fixed_runs(memory, 1, np.array([0, 7]), np.array([1, 2]))
     with pytest.raises(ValueError, match="run lengths go down to -1"):
         expand_runs(np.array([0]), np.array([-1]))
     with pytest.raises(ValueError, match="2 starts but 1 lengths"):

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import tests.oracle as oracle
+from bench.experiments.online.counting import BASELINES
 from tests.online.restarts import Restartable
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.answers import PHASE_COLUMN, PHASES
-from dovetail.joins.online.operators import ALGORITHMS, BASELINES
+from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Sizes

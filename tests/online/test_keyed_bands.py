@@ -111,7 +111,7 @@ def driven(spec: Any, tables: dict[str, pa.Table], step: int, limit: int, column
     return oracle.bag(row for b in out for row in zip(*(b[c].to_pylist() for c in columns), strict=True))
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("on", list(ON))
 @pytest.mark.parametrize("band", list(BANDS))
 @pytest.mark.parametrize("name", list(EVERY))

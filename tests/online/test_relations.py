@@ -59,7 +59,7 @@ def intervals(names: Any, strict: bool = False, closed: Any = "left") -> Interva
     return Intervals((("start", "end"), ("start", "end")), Relation.parse(names, strict, closed))
 
 
-@pytest.mark.sampled(14)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("on", [("k",), ()], ids=["key", "alone"])
 @pytest.mark.parametrize("kind", list(BOUNDS))
 @pytest.mark.parametrize("name", list(EVERY))

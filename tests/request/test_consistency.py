@@ -118,6 +118,8 @@ def test_a_word_that_is_not_known_is_told_with_those_that_are(name: str, argumen
         ("interval_join", {"split_points": [None]}, "split_points"),
         ("interval_join", {"memory": "1KB"}, "memory"),
         ("interval_topk", {"k": 0}, "k"),
+        ("interval_nearest", {"memory": "1KB"}, "memory"),
+        ("interval_depth", {"memory": "1KB"}, "memory"),
         ("asof_join", {"on": ["t", 3]}, "on"),
         ("asof_join", {"by": [3]}, "by"),
         ("asof_join", {"how": "right"}, "how"),
@@ -143,6 +145,7 @@ def test_a_word_that_is_not_known_is_told_with_those_that_are(name: str, argumen
         ("online_join", {"on": None, "within": ("x", 1), "algorithm": "xjoin"}, "algorithm"),
         ("online_multijoin", {"on": "a.k = b.k"}, "on"),
         ("xquery", {"variables": ["x"]}, "variables"),
+        ("xquery", {"memory": "1KB"}, "memory"),
     ],
 )
 def test_errors_name_their_argument(name: str, options: dict[str, Any], argument: str) -> None:

@@ -29,14 +29,14 @@ def at(minutes: int) -> dt.datetime:
 def test_changed_intervals(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(10, 14), (None, 3)], "start int, end int")
     cases: list[tuple[Any, tuple[int, int]]] = [
-        (intervals.expand("start", "end", 3), (7, 17)),
-        (intervals.expand("start", "end", 0, 2), (10, 16)),
-        (intervals.expand(F.col("start"), "end", -1), (11, 13)),
-        (intervals.shift("start", "end", -4), (6, 10)),
-        (intervals.trim("start", "end", 11), (11, 14)),
+        (intervals.expand("start", "end", by=3), (7, 17)),
+        (intervals.expand("start", "end", by=0, after=2), (10, 16)),
+        (intervals.expand(F.col("start"), "end", by=-1), (11, 13)),
+        (intervals.shift("start", "end", by=-4), (6, 10)),
+        (intervals.trim("start", "end", low=11), (11, 14)),
         (intervals.trim("start", "end", high=F.lit(12)), (10, 12)),
-        (intervals.flank("start", "end", 2), (8, 10)),
-        (intervals.flank("start", "end", 2, "right"), (14, 16)),
+        (intervals.flank("start", "end", width=2), (8, 10)),
+        (intervals.flank("start", "end", width=2, side="right"), (14, 16)),
     ]
     columns = [F.struct(*pair) for pair, _ in cases]
     found = frame.select(*columns).collect()
@@ -48,13 +48,13 @@ def test_times_and_tiles(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [(at(0), at(50)), (at(0), at(0)), (None, at(1))], "start timestamp_ntz, end timestamp_ntz"
     )
-    start, end = intervals.expand("start", "end", "10 min", dt.timedelta(hours=1))
+    start, end = intervals.expand("start", "end", by="10 min", after=dt.timedelta(hours=1))
     assert tuple(frame.select(start, end).collect()[0]) == (at(-10), at(110))
-    tiles = [row[0] for row in frame.select(intervals.tile("start", "end", "20 min")).collect()]
+    tiles = [row[0] for row in frame.select(intervals.tile("start", "end", width="20 min")).collect()]
     assert [tuple(piece) for piece in tiles[0]] == [(at(0), at(20)), (at(20), at(40)), (at(40), at(50))]
     assert tiles[1:] == [[], None]
     whole = spark.createDataFrame([(3, 9)], "start int, end int")
-    assert [tuple(row) for row in whole.select(F.inline(intervals.tile("start", "end", 3))).collect()] == [
+    assert [tuple(row) for row in whole.select(F.inline(intervals.tile("start", "end", width=3))).collect()] == [
         (3, 6),
         (6, 9),
     ]
@@ -67,7 +67,7 @@ def test_the_last_tile_at_the_end_of_a_type(spark: SparkSession, ansi: str) -> N
     try:
         for kind, most in (("int", 2**31 - 1), ("bigint", 2**63 - 1)):
             rows = spark.createDataFrame([(most - 3, most)], f"start {kind}, end {kind}")
-            pieces = rows.select(F.inline(intervals.tile("start", "end", 2))).collect()
+            pieces = rows.select(F.inline(intervals.tile("start", "end", width=2))).collect()
             assert [tuple(row) for row in pieces] == [(most - 3, most - 1), (most - 1, most)]
     finally:
         spark.conf.set("spark.sql.ansi.enabled", before or "true")
@@ -75,14 +75,14 @@ def test_the_last_tile_at_the_end_of_a_type(spark: SparkSession, ansi: str) -> N
 
 def test_tiles_of_dates_have_whole_days(spark: SparkSession) -> None:
     days = spark.createDataFrame([(dt.date(2024, 1, 1), dt.date(2024, 1, 4))], "start date, end date")
-    pieces = days.select(F.inline(intervals.tile("start", "end", "48 h"))).collect()
+    pieces = days.select(F.inline(intervals.tile("start", "end", width="48 h"))).collect()
     assert [row[0] for row in pieces] == [dt.date(2024, 1, 1), dt.date(2024, 1, 3)]
     for width in ("36 h", dt.timedelta(hours=36)):
         with pytest.raises(DataError, match="no whole number of days"):
-            days.select(intervals.tile("start", "end", width)).collect()
+            days.select(intervals.tile("start", "end", width=width)).collect()
     for wrong in (0, -2, 1.5, "0 s", dt.timedelta(0), True):
         with pytest.raises(PlanError, match=r"above zero|not a length of time") as caught:
-            intervals.tile("start", "end", wrong)
+            intervals.tile("start", "end", width=wrong)
         assert caught.value.argument == "width"
 
 
@@ -142,10 +142,10 @@ def test_bounds_keep_their_type(spark: SparkSession) -> None:
         frame = of_value(spark, VALUES.get(kind, f"cast(4 as {kind})"))
         less = -(dt.timedelta(seconds=parse_seconds("by", amount)) if isinstance(amount, str) else amount)
         found = [
-            *intervals.shift("start", "end", amount),
-            *intervals.expand("start", "end", less, amount),
-            intervals.flank("start", "end", amount, "right")[1],
-            intervals.flank("start", "end", less)[0],
+            *intervals.shift("start", "end", by=amount),
+            *intervals.expand("start", "end", by=less, after=amount),
+            intervals.flank("start", "end", width=amount, side="right")[1],
+            intervals.flank("start", "end", width=less)[0],
         ]
         made = frame.select(*(column.alias(f"c{n}") for n, column in enumerate(found)))
         assert {field.dataType.simpleString() for field in made.schema} == {kind}, (kind, amount)
@@ -174,7 +174,7 @@ def test_limits_have_the_type_of_bounds(spark: SparkSession) -> None:
         assert {field.dataType.simpleString() for field in made.schema} == {kind}, (kind, limit)
         assert made.selectExpr("cast(start as string)").collect()[0][0] == wanted
         assert made.where("end = start").count() == 0
-    moment = of_value(spark, VALUES["timestamp"]).select(intervals.trim("start", "end", at(20_000))[0])
+    moment = of_value(spark, VALUES["timestamp"]).select(intervals.trim("start", "end", low=at(20_000))[0])
     assert moment.collect()[0][0] == at(20_000)
 
 
@@ -193,7 +193,7 @@ def test_tiles_keep_the_type_of_bounds(spark: SparkSession) -> None:
         ("tinyint", "120", "127", 4, ["120", "124", "127"]),
     ):
         frame = spark.range(1).selectExpr(f"cast('{low}' as {kind}) as start", f"cast('{high}' as {kind}) as end")
-        made = frame.select(F.inline(intervals.tile("start", "end", width)))
+        made = frame.select(F.inline(intervals.tile("start", "end", width=width)))
         assert {field.dataType.simpleString() for field in made.schema} == {kind}
         texts = sorted(map(tuple, made.selectExpr("cast(start as string)", "cast(end as string)").collect()))
         assert texts == list(pairwise(wanted))
@@ -204,9 +204,9 @@ def test_wide_decimals_are_moved_exactly_or_refused(spark: SparkSession) -> None
     for kind in ("decimal(37, 10)", "decimal(38, 6)"):
         frame = spark.createDataFrame([(Decimal(1), Decimal(2))], f"start {kind}, end {kind}")
         least = unit if "10" in kind else Decimal("0.000001")
-        assert tuple(frame.select(*intervals.expand("start", "end", least)).collect()[0]) == (1 - least, 2 + least)
+        assert tuple(frame.select(*intervals.expand("start", "end", by=least)).collect()[0]) == (1 - least, 2 + least)
     frame = spark.createDataFrame([(Decimal(1), Decimal(2))], "start decimal(38, 10), end decimal(38, 10)")
-    for start, _ in (intervals.expand("start", "end", unit), intervals.shift("start", "end", 1)):
+    for start, _ in (intervals.expand("start", "end", by=unit), intervals.shift("start", "end", by=1)):
         with pytest.raises(DataError, match=r"cast the bounds to decimal\(37, s\) or fewer"):
             frame.select(start).collect()
 
@@ -214,13 +214,13 @@ def test_wide_decimals_are_moved_exactly_or_refused(spark: SparkSession) -> None
 def test_amounts_that_types_of_bounds_do_not_hold(spark: SparkSession) -> None:
     frame = spark.range(1).selectExpr("cast(4 as tinyint) as start", "cast(5 as tinyint) as end")
     for amount, wanted in ((1000, 1004), (2**40, 2**40 + 4), (0.5, 4.5), (Decimal("0.25"), Decimal("4.25"))):
-        assert frame.select(intervals.shift("start", "end", amount)[0]).collect()[0][0] == wanted
-    assert frame.select(intervals.shift("start", "end", float("inf"))[0]).collect()[0][0] == float("inf")
+        assert frame.select(intervals.shift("start", "end", by=amount)[0]).collect()[0][0] == wanted
+    assert frame.select(intervals.shift("start", "end", by=float("inf"))[0]).collect()[0][0] == float("inf")
 
 
 def test_wrong_amounts() -> None:
     assert dovetail.intervals is intervals
     with pytest.raises(PlanError, match="length of time"):
-        intervals.shift("start", "end", "soon")
+        intervals.shift("start", "end", by="soon")
     with pytest.raises(PlanError, match="did you mean 'left'"):
-        intervals.flank("start", "end", 3, "lft")  # type: ignore[arg-type]  # a wrong word
+        intervals.flank("start", "end", width=3, side="lft")  # type: ignore[arg-type]  # a wrong word

@@ -53,10 +53,10 @@ def test_one_set_beside_bioframe(spark: SparkSession, seed: int) -> None:
     gaps = bioframe.complement(theirs, view_df=view)[NAMES]
     limits = spark.createDataFrame(VIEW, SCHEMA)
     assert bag(dovetail.interval_complement(ours, on="chrom", limits=limits)) == bag(gaps)
-    start, end = dovetail.intervals.expand("start", "end", 2)
+    start, end = dovetail.intervals.expand("start", "end", by=2)
     assert bag(ours.select("chrom", start, end)) == bag(bioframe.expand(theirs, pad=2)[NAMES])
     inside = bioframe.trim(theirs, view.assign(start=20, end=40))[NAMES].dropna().astype({"start": int, "end": int})
-    start, end = dovetail.intervals.trim("start", "end", 20, 40)
+    start, end = dovetail.intervals.trim("start", "end", low=20, high=40)
     found = ours.select("chrom", start.alias("start"), end.alias("end")).where("start < end")
     assert bag(found) == bag(inside[inside.start < inside.end])
 

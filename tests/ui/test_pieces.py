@@ -119,12 +119,12 @@ class Tags(HTMLParser):
 def test_every_name_and_message_is_escaped() -> None:
     board = Board(hostile_watch(), "")
     (panel,) = board.panels
-    pieces = [board.status, board.problems, board.others, panel.head, panel.table, *(d.head for d in panel.drawings)]
+    pieces = [board.status, board.problems, board.others, panel.head, panel.table, *(d.head for d in panel.chart_cards)]
     for piece in pieces:
         found = Tags(piece.text)
         assert not found.tags & {"script", "img"}
         assert found.attributes <= {"class", "style", "scope"}
-        if piece not in [drawing.head for drawing in panel.drawings[:1]]:
+        if piece not in [drawing.head for drawing in panel.chart_cards[:1]]:
             assert "&lt;script&gt;" in piece.text
 
 
@@ -147,14 +147,14 @@ def test_a_page_without_samples_says_so() -> None:
     board = Board(new_watch(), "")
     assert "no samples yet" in board.status.text
     assert all("No samples so far." in panel.head.text for panel in board.panels)
-    assert all(panel.drawings == [] for panel in board.panels)
+    assert all(panel.chart_cards == [] for panel in board.panels)
 
 
 def test_charts_with_nothing_to_show_are_sentences_until_something_happens() -> None:
     watch = new_watch()
     watch.add("delivered", {"spilled_bytes": 0.0})
     board = Board(watch, "")
-    (drawing,) = board.panels[1].drawings
+    (drawing,) = board.panels[1].chart_cards
     assert (drawing.plot.visible, drawing.empty.visible) == (False, True)
     assert "No spills so far." in drawing.empty.text
     watch.add("delivered", {"spilled_bytes": 5.0 * MB})

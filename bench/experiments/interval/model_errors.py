@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
@@ -9,6 +10,7 @@ from typing import Any
 
 from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Grid, off, percent
+from bench.experiments.interval.printed import MixedEquations, PrintedMixedCost, join_estimate, join_estimate_at
 from bench.experiments.interval.runs import JOINS, Ran, Side, pairs, run, statistics, steady
 from bench.judge import Figures
 from dovetail.joins.interval.cost import (
@@ -16,12 +18,10 @@ from dovetail.joins.interval.cost import (
     DisjointPartitionCost,
     ForwardScanCost,
     FrameMemory,
+    IntervalStatistics,
     MixedCost,
     SortMergeCost,
     TimeSweepCost,
-    Variant,
-    join_estimate,
-    join_estimate_at,
 )
 from dovetail.joins.interval.operators import Frames
 
@@ -64,17 +64,16 @@ def _classes(setting: Setting, mixed: bool) -> tuple[Setting, ...]:
 
 
 def _cpu_errors(setting: Setting, mixed: bool, time_range: int) -> tuple[dict[str, tuple[float, ...]], int]:
-    """For each join the errors of the corrected, the printed and (OIP) our refined model; and the pairs."""
+    """For each join the errors of the corrected equations, the printed ones and (OIP) our model; and the pairs."""
     classes = _classes(setting, mixed)
     side, known = steady(time_range, *classes), statistics(time_range, *classes)
     expected, found = pairs(side, side), {}
     for name, model in JOINS.items():
         oip = name == "OIP"
-        corrected = MixedCost(model, known, known, AMPLE)
-        slots = {"slots": corrected.slots, "time_range": (0, time_range)} if oip else {}
+        chosen = MixedCost(model, known, known, AMPLE).slots
+        slots = {"slots": chosen, "time_range": (0, time_range)} if oip else {}
         compared = run(name, side, side, expected, **slots).compared  # type: ignore[arg-type]  # OIP's own options
-        variants: list[tuple[Variant, bool]] = [("corrected", False), ("printed", False), ("corrected", True)]
-        costs = [MixedCost(model, known, known, AMPLE, v, corrected.slots, refined) for v, refined in variants]
+        costs = [kind(model, known, known, AMPLE, chosen) for kind in (MixedEquations, PrintedMixedCost, MixedCost)]
         found[name] = tuple(off(compared, cost.cpu()) for cost in costs)
     return found, expected
 
@@ -121,15 +120,25 @@ def _io_run(name: str, classes: tuple[Setting, ...], time_range: int) -> tuple[R
     """The run, and the frames by the equations and by our model (OIP by blocks, DIP with overflow)."""
     side = steady(time_range, *classes, tuple_bytes=2_296, filled=False)
     known = statistics(time_range, *classes, tuple_bytes=2_296)
-    model = MixedCost(JOINS[name], known, known, IO_MEMORY)
+    model = MixedEquations(JOINS[name], known, known, IO_MEMORY)
     options: dict[str, Any] = {}
     if name == "OIP":  # it reads blocks of a size that follows from its bytes, here some frames
         options = {"slots": model.slots, "time_range": (0, time_range), "budget": "1MB"}
     ran = run(name, side, side, pairs(side, side), frames=Frames(256, 8_192, 2_296), **options)
-    refined = MixedCost(JOINS[name], known, known, IO_MEMORY, slots=model.slots, refined=True).io()
+    ours = MixedCost(JOINS[name], known, known, IO_MEMORY, model.slots).io()
     if name == "DIP":
-        refined += DisjointPartitionCost(known, known, IO_MEMORY).overflow_frames()
-    return ran, model.io(), refined
+        ours += overflow_frames(DisjointPartitionCost(known, known, IO_MEMORY))
+    return ran, model.io(), ours
+
+
+def overflow_frames(cost: DisjointPartitionCost) -> float:
+    """Frames that DIP writes and reads again because a pass opens at most F_M - 1 partitions; not in its equations."""
+    return 2 * sum(_overflow(cost, x, frames) for x, frames in ((cost.r, cost.f_r), (cost.s, cost.f_s)))
+
+
+def _overflow(cost: DisjointPartitionCost, x: IntervalStatistics, frames: int) -> float:
+    passes = cost.n_partitions(x) / (cost.memory.frames - 1)
+    return frames * sum(1 - p / passes for p in range(1, math.ceil(passes)))
 
 
 def _counted(name: str, ran: Ran) -> tuple[float, float]:

@@ -54,7 +54,7 @@ def steady(time_range: int, *classes: tuple[int, int], tuple_bytes: int = 74, fi
 
 
 def statistics(time_range: int, *classes: tuple[int, int], tuple_bytes: int = 74) -> IntervalStatistics:
-    """What the cost models are told about `steady` with the same arguments."""
+    """The statistics that the cost models are given of `steady` with the same arguments."""
     rate, longest = sum(r for r, _ in classes), max(d for _, d in classes)
     mean = sum(r * d for r, d in classes) / rate
     known = tuple((float(r), float(d)) for r, d in classes) if len(classes) > 1 else ()
@@ -181,7 +181,7 @@ AMPLE = "8GB"
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """What one run counted; `seconds` is the time of the join alone, input already in memory."""
+    """Counts of one run; `seconds` is the time of the join alone, input already in memory."""
 
     seconds: float
     metrics: Metrics

@@ -112,7 +112,7 @@ def scale_up(
 
 
 def _over_tasks(bench: BenchContext, lines: Lines, tasks: Sequence[int], title: str) -> Figures:
-    """What each line did by the number of tasks, and how many times as fast two tasks are as one, four as two."""
+    """The times of each line by the number of tasks, and how many times as fast two tasks are as one, four as two."""
     runs = over_tasks(bench, lines, tasks)
     heads = ["join", *(f"{n} tasks, s" for n in tasks), *(f"{n} tasks, join alone, s" for n in tasks)]
     rows: list[list[Cell]] = []

@@ -42,7 +42,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class TopTask:
-    """What a task is told: the cell join as the library places it, the algorithm's memory, and k."""
+    """The work of a task: the cell join as the library places it, the algorithm's memory, and k."""
 
     cell: CellJoin
     frames: Frames | None = None
@@ -163,7 +163,7 @@ def _side_rows(delivered: list[pa.RecordBatch], cell: CellJoin, side: str, colum
 
 
 Seconds = dict[str, dict[int, Spread]]
-"""What each line did, by the number of tasks."""
+"""The times of each line, by the number of tasks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Work:
 
 
 Lines = Mapping[str, tuple[str, Callable[[int], Work]]]
-"""What is compared: for each name a join, and its work for so many tasks."""
+"""The joins that are compared: for each name a join, and its work for so many tasks."""
 
 
 def over_tasks(bench: BenchContext, lines: Lines, tasks: Sequence[int]) -> Seconds:

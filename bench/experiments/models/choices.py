@@ -23,9 +23,10 @@ from dovetail.errors import DataError
 from dovetail.joins.interval.cost import Choice, Price
 from dovetail.joins.interval.operators import OPERATORS
 from dovetail.joins.interval.plan.choose import price_operators
-from dovetail.joins.interval.plan.statistics import SAMPLE_ROWS, Sample, SideStatistics
+from dovetail.joins.interval.plan.statistics import Sample, SideStatistics
 from dovetail.joins.interval.relation import RelationName
 from dovetail.joins.interval.request import JoinOptions, Request
+from dovetail.spark.hosts.sample import SAMPLE_ROWS
 
 NEAR: Final = 1.10
 """A choice is good if it costs at most so many times what the best candidate costs."""
@@ -50,7 +51,7 @@ class Chosen:
 
     @property
     def ratio(self) -> float:
-        """What the choice cost over what the best one did."""
+        """The cost of the choice over that of the best one."""
         return self.costs[self.chosen] / self.costs[self.best]
 
     @property
@@ -152,7 +153,7 @@ class ChoiceSetting:
         return max(1, round(rows / min(_ARROW_ROWS, self.request().memory // 2 // 32 // whole)))
 
     def choice(self) -> Choice:
-        """What the planner of `interval_join` decides for one range, from statistics as it gathers them."""
+        """The decision of the planner of `interval_join` for one range, from statistics as it gathers them."""
         left, right = (_statistics(start, end, row_bytes(self.payload)) for start, end in self.pair.bounds())
         choice = price_operators(self.request(), (left, right), 1)
         if choice is None:
@@ -290,7 +291,7 @@ def interval(bench: BenchContext) -> Figures:
 
 
 def chosen(scene: Scene, loads: int) -> tuple[Chosen, int]:
-    """What was chosen for a scene, the seconds a row of every join that can run there, and the rows answered."""
+    """The choice for a scene, the seconds a row of every join that can run there, and the rows answered."""
     setting, pick = scene.setting(), scene.decision().algorithm
     costs, rows = {}, 0
     for algorithm, decision in decided(scene, setting).items():

@@ -9,6 +9,7 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import ArrayLike
 
 from bench.context import BenchContext
 from bench.experiment import Cell, Grid
@@ -16,15 +17,16 @@ from bench.experiments.models.errors import Compared, against_chart, error_chart
 from bench.intervals import partners
 from bench.judge import Figures
 from dovetail.engine.host import Schedule, run_local
-from dovetail.engine.kernels.arrays import I64, int64s
+from dovetail.engine.kernels.arrays import F64, I64, int64s
 from dovetail.engine.metrics import Metrics
-from dovetail.errors import DataError
-from dovetail.joins.interval.cost import ALGORITHMS, FrameMemory, IntervalStatistics, Price, choose, summarise
+from dovetail.errors import DataError, PlanError
+from dovetail.joins.interval.cost import ALGORITHMS, FrameMemory, IntervalStatistics, Price, choose
 from dovetail.joins.interval.cost.sampled import SampledSide
+from dovetail.joins.interval.cost.statistics import Classes
 from dovetail.joins.interval.operators import OPERATORS, Frames
 from dovetail.joins.interval.operators.spec import END, START
-from dovetail.joins.interval.plan.statistics import SAMPLE_ROWS
 from dovetail.joins.interval.relation import Relation
+from dovetail.spark.hosts.sample import SAMPLE_ROWS
 
 _ROW_BYTES = 24  # start, end and number
 
@@ -65,6 +67,71 @@ class Mix:
         return int64s(start[order]), int64s(end[order])
 
 
+def length_classes(lengths: ArrayLike, arrival_rate: float, *, limit: int = 16) -> Classes:
+    """(rate, duration) classes, shortest first, whose rates add to `arrival_rate`; at most `limit` of them.
+
+    A sample of few distinct lengths gets a class per length. Otherwise classes are of equal width on the logarithm of
+    the length, at least an octave wide, and carry their mean length: the active rows (L) and, edges aside, the join
+    size are then those of the sample itself.
+    """
+    sample = np.asarray(lengths, dtype=np.float64)
+    if limit < 1:
+        raise PlanError(f"limit = {limit} classes were asked for; give at least 1.")
+    if sample.size == 0 or arrival_rate <= 0:
+        return ()
+    if not np.isfinite(sample).all() or sample.min() <= 0:
+        raise PlanError("lengths must be positive and finite; drop null and empty intervals from the sample first.")
+    values, counts = np.unique(sample, return_counts=True)
+    if values.size > limit:
+        values, counts = _octaves(values, counts, limit)
+    rates = counts * (arrival_rate / sample.size)
+    return tuple(zip(rates.tolist(), values.tolist(), strict=True))
+
+
+def _octaves(values: F64, counts: I64, limit: int) -> tuple[F64, I64]:
+    logs = np.log2(values / values[0])
+    width = max(1.0, float(logs[-1]) / limit)
+    bins = np.minimum((logs / width).astype(np.int64), limit - 1)
+    sizes = np.bincount(bins, weights=counts)
+    sums = np.bincount(bins, weights=counts * values)
+    used = sizes > 0
+    return sums[used] / sizes[used], sizes[used].astype(np.int64)
+
+
+def summarise(
+    starts: ArrayLike,
+    ends: ArrayLike,
+    tuple_bytes: float,
+    *,
+    rows: int | None = None,
+    instants_per_unit: float = 1.0,
+    limit: int = 16,
+) -> IntervalStatistics:
+    """Statistics of the given intervals `[start, end)`, or of `rows` intervals if the given ones are a sample.
+
+    Every interval must be valid: no nulls, start < end.
+    """
+    first, last = np.asarray(starts, dtype=np.float64), np.asarray(ends, dtype=np.float64)
+    if first.size == 0:
+        return IntervalStatistics(0, 0, 0, 0, 0, tuple_bytes)
+    lengths = last - first
+    if not (lengths > 0).all():
+        raise PlanError("an interval with start >= end was given; drop empty and inverted intervals first.")
+    n_rows = first.size if rows is None else rows
+    span = (first.max() - first.min()) * instants_per_unit + 1
+    return IntervalStatistics.measured(
+        n_rows,
+        float(first.min()),
+        float(first.max()),
+        float(last.max()),
+        float(lengths.mean()),
+        float(lengths.max()),
+        tuple_bytes,
+        classes=length_classes(lengths, n_rows / span, limit=limit),
+        instants_per_unit=instants_per_unit,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Pair:
     """Two inputs over the same instants."""
@@ -85,7 +152,7 @@ class Pair:
         return int(partners(*self.bounds()).sum())
 
     def statistics(self, tuple_bytes: float) -> tuple[IntervalStatistics, IntervalStatistics]:
-        """What the models are told, classes included."""
+        """The statistics that the models are given, classes included."""
         left, right = (summarise(start, end, tuple_bytes) for start, end in self.bounds())
         return left, right
 
@@ -148,7 +215,7 @@ class Setting:
         return {price.algorithm: price for price in prices if not price.swapped}
 
     def counted(self, algorithm: str) -> Metrics:
-        """What the operator counts; DataError if it finds another number of pairs than sorted bounds tell."""
+        """The operator's own counts; DataError if it finds another number of pairs than sorted bounds tell."""
         frames = Frames(self.frames, FRAME_BYTES, TUPLE_BYTES)
         spec = OPERATORS[algorithm](relation=_OVERLAPPING, emit="count", frames=frames)
         run = run_local(spec, self.pair.batches(_PIECES), _BUDGET, Schedule("round_robin"))

@@ -106,15 +106,15 @@ class Scene:
         return EnrichOptions(**options).request()
 
     def sample(self) -> Sample:
-        """What the planner sees of the stream."""
+        """The stream as the planner sees it."""
         return Sample(self.keys(_SAMPLED, 7), self.batch_rows)
 
     def decision(self, algorithm: str = "auto") -> Decision:
-        """What `enrich` decides, for one algorithm or among all."""
+        """The decision of `enrich`, for one algorithm or among all."""
         return decide(self.request(algorithm), WIRING, self.pages(), STREAM, self.sample())
 
     def setting(self) -> Setting:
-        """What the models are told."""
+        """The setting that the models are given."""
         return setting_for(self.request(), self.pages(), STREAM, self.sample())[0]
 
 
@@ -125,7 +125,7 @@ def _scattered(rows: int) -> I64:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What a join did in its measured part: rows, loads, answers from memory, and seconds by the table of costs."""
+    """Counts of a join in its measured part: rows, loads, answers from memory, and seconds by the table of costs."""
 
     rows: int
     loads: int
@@ -247,7 +247,7 @@ def candidates(setting: Setting) -> tuple[str, ...]:
 
 
 def decided(scene: Scene, setting: Setting) -> dict[str, Decision]:
-    """What `enrich` decides for each algorithm that can run and has room for its least sizes."""
+    """The decision of `enrich` for each algorithm that can run and has room for its least sizes."""
     found = {}
     for algorithm in candidates(setting):
         with suppress(PlanError):

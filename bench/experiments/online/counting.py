@@ -18,10 +18,14 @@ from bench.experiments.online.streams import Streams, pairs_in_all
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.errors import DovetailError
 from dovetail.joins.online.kernels.rows import DONE, EMIT, GONE, HEADS, INDEX_FULL, RESULTS, arrivals, release
+from dovetail.joins.online.kernels.table import OLDEST
 from dovetail.joins.online.keys import JoinKeys
-from dovetail.joins.online.operators import ALGORITHMS, BASELINES
+from dovetail.joins.online.operators import ALGORITHMS
+from dovetail.joins.online.operators.base import OnlineOperator
+from dovetail.joins.online.operators.block_loop import BlockLoop
 from dovetail.joins.online.operators.diner import LeavesIndex
-from dovetail.joins.online.operators.parts import Index
+from dovetail.joins.online.operators.hash_joins import HashIndex
+from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.spec import OnlineJoin, OnlineSpec
 from dovetail.joins.online.sizes import FITTED, Fitted, Sizes
 
@@ -44,9 +48,31 @@ def specification(name: str, sizes: Sizes = FITTED, band: int = 0) -> OnlineJoin
     return (ALGORITHMS | BASELINES)[kind](**predicate, sizes=sizes, with_phase=True, **options)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldestFirst(OnlineJoin):
+    """The oldest block of the side with more rows in memory leaves; blocks are joined as in DINER.
+
+    With f the share of each side that fits in memory, 2f - f² of the result comes online if the order is random.
+    A baseline of ours, not of the sources.
+    Reference: docs/algorithms/online.md, 6.4.
+    """
+
+    def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
+        """One bucket: the queue of all rows of a side."""
+        return HashIndex(fitted, keys, OLDEST, buckets=1)
+
+    def disk(self, join: OnlineOperator) -> Disk:
+        """The nested loop over blocks."""
+        return BlockLoop(join)
+
+
+BASELINES: dict[str, type[OnlineJoin]] = {"oldest": OldestFirst}
+"""Joins to compare with, which no source proposes."""
+
+
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What came while rows arrived: results after each turn, rows of all inputs after each turn.
+    """Counts while rows arrived: results after each turn, rows of all inputs after each turn.
 
     `regions` are DINER's flushes that began with the lower, the middle and the upper region.
     """

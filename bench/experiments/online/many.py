@@ -121,7 +121,7 @@ def _chart(title: str, found: Found) -> Chart:
 
 
 def _index_percent(memory: int) -> float:
-    """What the indexes of so many rows take, in percent of rows of 200 bytes."""
+    """The memory of indexes of so many rows, in percent of rows of 200 bytes."""
     trees = empty_trees(4, 2, memory)
     size = sum(np.asarray(array).nbytes for array in trees) + 2 * KEY_BYTES * memory
     return 100.0 * size / (memory * TUPLE_BYTES)

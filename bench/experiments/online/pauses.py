@@ -17,7 +17,7 @@ NAMES = ("DINER", "HMJ", "RPJ 1.0", "XJoin", "oldest")
 OUTER, INPUTS = (9, 19, 39, 59), (2, 3, 4)
 _PAUSE, _BEFORE_LAST = "pause, % of a fragment's time", "% of the result before the last row"
 Runs = Mapping[str, Mapping[int, Paused]]
-"""What each join, or number of inputs, did at each pause."""
+"""The counts of each join, or number of inputs, at each pause."""
 
 
 def setting_of(bench: BenchContext) -> tuple[int, Setting, tuple[int, ...]]:

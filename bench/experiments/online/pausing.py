@@ -215,7 +215,7 @@ def _simulated(
     whole: int,
     to_the_end: bool,
 ) -> Paused:
-    """What a join gives of inputs whose rows come at these times."""
+    """The results of a join over inputs whose rows come at these times."""
     at, sides = np.concatenate(times), np.repeat(np.arange(len(times)), [len(some) for some in times])
     order = np.argsort(at, kind="stable")
     with spec.open(MemoryBudget(BUDGET), {name: batch.schema for name, batch in inputs.items()}) as operator:

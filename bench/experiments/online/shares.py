@@ -152,7 +152,7 @@ NAMED: dict[str, Any] = {
     "growth": growth,
     "beyond": beyond,
 }
-"""What the tables of experiments may say of shares."""
+"""Words that the tables of experiments may use of shares."""
 
 
 def proofs_of(some: Iterable[Streams]) -> int:

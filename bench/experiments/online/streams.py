@@ -188,6 +188,6 @@ def _known(value: Any) -> Any:
 
 
 PRINTED: Mapping[str, Any] = _known(tomllib.loads(Path(__file__).with_name("printed.toml").read_text()))
-"""What the source prints, and our reference counts."""
+"""Figures that the source prints, and our reference counts."""
 SPECIFIED = {(name, float(x)): tuple(row) for name, by in PRINTED["law"].items() for x, row in by.items()}
 """Percent online of the joins in `counting.COLUMNS`, by set and x, at 100,000 rows a side and memory for 5 %."""

@@ -50,7 +50,7 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What one size took at best, and how many answers it has."""
+    """The best time of one size, and how many answers it has."""
 
     size: float
     seconds: float

@@ -251,7 +251,7 @@ def _partitions(rows: float, tasks: int, fleet: Fleet, rng: np.random.Generator)
 
 
 def limit(work: Work, fleet: Fleet, least: float = 0.1) -> str:
-    """What a query would gain most without; "processors" if that is less than a tenth."""
+    """The resource without which a query would gain most; "processors" if that is less than a tenth."""
     now = simulated(work, fleet)
     gains = {name: 1 - simulated(work, without(fleet)) / now for name, without in IDEAL.items()}
     gains["planning and collecting in the driver"] = work.fixed_s / now

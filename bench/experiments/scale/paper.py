@@ -51,7 +51,7 @@ class Cluster:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one join takes in all: seconds of processors, bytes of disks and of the network, rows that come out.
+    """The cost of one join in all: seconds of processors, bytes of disks and of the network, rows that come out.
 
     `notes` are the assumptions and what the models chose.
     """
@@ -251,7 +251,7 @@ def _unit_costs(profile: Profile) -> Grid:
 
 
 def bills(bench: BenchContext) -> Figures:
-    """What every family would take."""
+    """The cost of every family."""
     cluster, profile = Cluster(), load_profile()
     each = [bill(cluster, profile) for bill in (interval_bill, semistream_bill, online_bill)]
     return figures([*each, xquery_bill(cluster, core_bytes_per_s(bench))], cluster, profile)

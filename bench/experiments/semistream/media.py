@@ -120,7 +120,7 @@ class Medium:
     full: int
 
     def kind(self, place: Path) -> str:
-        """What is read, and whether a cache answers in place of the device."""
+        """The store that is read, in words, and whether a cache answers in place of the device."""
         if self.name == "database":
             return "PostgreSQL here, which reads from its buffers and the system's cache, not from the disk,"
         if cache_can_be_dropped(place):
@@ -218,7 +218,7 @@ def run(of: Point, pages: Pages, where: str = "disk", seed: int = 3) -> Timed:
 
 
 Found: TypeAlias = Rate | Timed
-"""What is known of a point that was run: rows a second, rows per load, and the share that rows in memory answered."""
+"""Figures of a point that was run: rows a second, rows per load, and the share that rows in memory answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ class Swept:
         return grid.chart("rows a second", title=title, **how), grid
 
     def figures(self, runner: Runner, title: str = "", rows: int = 0, **how: Any) -> Figures:
-        """What a judge is told: rates, rows per load and shares answered from memory, by join; and the joins' names."""
+        """Figures for a judge: rates, rows per load and shares answered from memory, by join; and the joins' names."""
         named: dict[str, Any] = {figure: partial(self.of, figure=field) for figure, field in _FIGURES.items()}
         named |= {"values": np.array(self.values), "joins": list(self.found), "runner": runner, "note": runner.note}
         return Figures(points.NAMES | named, self.shown(title, **how) if title else (), rows)
@@ -267,7 +267,7 @@ class Runner:
         self.note = f"Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows. {scale}."
 
     def count(self, point: Point) -> Found:
-        """What the join of this point does."""
+        """Counts of the join of this point."""
         return points.count(point)
 
     def rate(self, point: Point) -> float:

@@ -80,13 +80,13 @@ class Mesh:
 
 
 def fair(of: Mesh, divide: int) -> int:
-    """What sizes can be divided by at most, so that an iteration has rows enough."""
+    """The largest divisor of sizes with which an iteration still has rows enough."""
     return max(1, min(divide, int(of.w / _FEWEST_ROWS)))
 
 
 @lru_cache(maxsize=1024)
 def count_mesh(of: Mesh, divide: int) -> Rate:
-    """What the running join does with a uniform stream, counted over half a round after the first.
+    """Counts of the running join over a uniform stream, in half a round after the first.
 
     Sizes are divided by less where w would be so small that whole rows distort it.
     """

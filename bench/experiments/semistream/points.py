@@ -28,7 +28,7 @@ from dovetail.workloads.zipf import ZipfLaw
 
 MILLION, MB = 1_000_000, 2**20
 SMALL: Final = 8
-"""What small scale divides the sizes by."""
+"""The divisor of sizes at small scale."""
 SEGMENT_ROWS: Final = 500
 MESH_ROWS: Final = int(0.93 * MB / 120)
 EXPONENTS = (0.0, 0.25, 0.5, 0.75, 1.0)
@@ -107,7 +107,7 @@ class Point:
         return self.experiment().join(self.algorithm)
 
     def predicted(self) -> Prediction:
-        """What the corrected model says of the same sizes."""
+        """The corrected model's figures of the same sizes."""
         policy = Policy(lookup=self.lookup.kind, position=self.lookup.position, cache="random", threshold=5)
         order: Order = "frequency" if self.order == "key" else self.order
         memory, law = int(self.memory_mb * MB) // self.divide, Zipf(self.master_rows, self.exponent)
@@ -155,7 +155,7 @@ NAMES: Final = {name: value for name, value in globals().items() if isinstance(v
 
 
 def divisor(bench: BenchContext, small: int = SMALL) -> int:
-    """What sizes are divided by at this scale."""
+    """The divisor of sizes at this scale."""
     return 1 if bench.scale == "full" else small
 
 
@@ -172,7 +172,7 @@ def memories(bench: BenchContext) -> tuple[int, ...]:
 
 @lru_cache(maxsize=4096)
 def count(point: Point) -> Rate:
-    """What the join does with a stream that is never short, counted after it has settled; once in a process."""
+    """Counts of the join over a stream that is never short, after it has settled; once in a process."""
     rounds = point.mesh or point.algorithm == "inlj"
     lengths: tuple[float, float] = (1.1, 1.0) if rounds else (WARM[point.lookup.kind], MEASURED)
     law = ZipfLaw(point.master_rows, point.exponent, "integral")

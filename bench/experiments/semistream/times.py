@@ -112,7 +112,7 @@ class Stays:
 
 @lru_cache(maxsize=256)
 def stays(point: Point, arrivals_per_s: float, seconds: float) -> Stays:
-    """What rows of a stream of so many a second go through in so many seconds, once the join has settled."""
+    """The times that rows of a stream of so many a second take, over so many seconds, once the join has settled."""
     join, n = point.join(), int(arrivals_per_s * seconds)
     clock = join.pages.device.clock
     if not isinstance(clock, VirtualClock):

@@ -1,4 +1,4 @@
-"""What buffers, caches and iterations cost: chapters 5 to 8, by runs, by the printed equations and by our models."""
+"""Costs of buffers, caches and iterations: chapters 5 to 8, by runs, by the printed equations and by our models."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def units_of(pages: Pages) -> UnitCosts:
 
 
 def calculated(of: Point, pages: Pages, costs: UnitCosts) -> Prediction:
-    """What our model says of the join that is built for this point over a store of this machine."""
+    """Our model's figures of the join that is built for this point over a store of this machine."""
     join, rows, n_pages = built(of, pages), int(pages.starts[-1]), len(pages.starts) - 1
     each = rows / n_pages
     kept = join.sizes.cached or round((join.sizes.pinned or 0) * each)

@@ -164,11 +164,11 @@ def load_step_s(pages: PageFile) -> float:
     with CacheJoin(pages=pages, on=("key",), how="left", sizes=sizes).open(
         MemoryBudget(_MEMORY), {"stream": _SCHEMA}
     ) as operator:
-        spread = _firsts(pages, np.arange(n))
+        scattered = _firsts(pages, np.arange(n))
         shared = np.repeat(_firsts(pages, np.arange(0, n, 8)), 8)[:n]
-        _served_s(operator, spread)  # kernels are loaded, and pages in the system's cache
-        apart, together = _served_s(operator, spread), _served_s(operator, shared)
-    reads = _look_up_s(pages, spread) - _look_up_s(pages, shared)
+        _served_s(operator, scattered)  # kernels are loaded, and pages in the system's cache
+        apart, together = _served_s(operator, scattered), _served_s(operator, shared)
+    reads = _look_up_s(pages, scattered) - _look_up_s(pages, shared)
     return max(_LEAST_S, (apart - together - reads) / (n - len(range(0, n, 8))))
 
 

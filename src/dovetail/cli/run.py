@@ -55,7 +55,7 @@ def run(
     from dovetail.request import parse_seconds
 
     if for_ is not None and once:
-        raise PlanError("--for and --once exclude each other; give one of them.")
+        raise PlanError("--for and --once exclude each other; give one of them.", argument="for")
     seconds = None if for_ is None else parse_seconds("--for", for_)
     pipeline = read_pipeline(file, set_ or ())
     _run(pipeline, seconds, once, (host, port, token_of(token, token_file)) if ui else None, page)

@@ -54,7 +54,7 @@ def xquery(
 ) -> None:
     """Answer an XQuery query over collections of XML files, in parallel on Spark."""
     if output == OutputChoice.parquet and to is None and not (explain or timed):
-        raise PlanError("--output parquet needs --to DIRECTORY.")
+        raise PlanError("--output parquet needs --to DIRECTORY.", argument="to")
     from dovetail.spark.session import quiet_session
     from dovetail.xml.api import plan_xquery
 
@@ -85,7 +85,10 @@ def _places(given: list[str]) -> dict[str, str]:
     for one in given:
         name, equals, place = one.partition("=")
         if not equals or not place:
-            raise PlanError(f"--collection {one!r} is not NAME=PATH; write for example /sensors=data/weather/sensors.")
+            raise PlanError(
+                f"--collection {one!r} is not NAME=PATH; write for example /sensors=data/weather/sensors.",
+                argument="collection",
+            )
         found[name] = place
     return found
 

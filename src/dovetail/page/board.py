@@ -168,7 +168,7 @@ class StepPanel:
     def __init__(self, watch: Watch, node: Node, time: Range1d, sheet: InlineStyleSheet) -> None:
         self._watch, self._node, self._time, self._sheet = watch, node, time, sheet
         self.source = ColumnDataSource(name=f"samples of {node.name}")
-        self.drawings: list[ChartCard] = []
+        self.chart_cards: list[ChartCard] = []
         self._unrolling = Unrolling(())
         self.head = text("", sheet)
         self.table = text("", sheet, css_classes=["card"], styles={"align-self": "stretch"})
@@ -179,8 +179,8 @@ class StepPanel:
         """Add the samples since the last call, and charts that now apply. Texts are updated if `words` are due."""
         latest = self._watch.latest(self._node.name)
         self._follow(set(latest))
-        for drawing in self.drawings:
-            drawing.refresh(over, words)
+        for card in self.chart_cards:
+            card.refresh(over, words)
         if words:
             self.head.text = markup.step_head(self._node, latest, over)
             self.table.text = markup.explain_table(self._watch.explained(self._node.name))
@@ -208,15 +208,15 @@ class StepPanel:
         self._unrolling = Unrolling(names)
         self._load()
         charts = charts_of(names)
-        if charts != [drawing.chart for drawing in self.drawings]:
-            self.drawings = [ChartCard(chart, self.source, self._time, self._sheet) for chart in charts]
+        if charts != [card.chart for card in self.chart_cards]:
+            self.chart_cards = [ChartCard(chart, self.source, self._time, self._sheet) for chart in charts]
 
     def _load(self) -> None:
         self._unrolling = Unrolling(self._unrolling.names)
         self.source.data = dict(self._unrolling.take(self._watch.samples(self._node.name)))
 
     def _arrange(self) -> None:
-        cards: list[UIElement] = [drawing.card for drawing in self.drawings]
+        cards: list[UIElement] = [card.card for card in self.chart_cards]
         wanted = cards + ([self.table] if self.table.text else [])
         if self.grid.children != wanted:
             self.grid.children = wanted

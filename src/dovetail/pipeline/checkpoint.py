@@ -197,7 +197,7 @@ def _has_begun(files: Files, place: str) -> bool:
 
 
 def _target(step: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What a sink writes and where, as the file has it; None for console and memory."""
+    """The target of a sink, as the file has it; None for console and memory."""
     if step["type"] in ("console", "memory"):
         return None
     return {key: step.get(key) for key in ("type", "from", "path", "uri", "table", "format", "options")}

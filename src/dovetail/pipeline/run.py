@@ -154,7 +154,8 @@ class Run:
         if kept and self.pipeline.checkpoint is None:
             raise PlanError(
                 f"sink {kept[0].name!r} takes a stream, which needs a checkpoint to go on after a stop; add "
-                f'checkpoint = "directory" to [pipeline].'
+                f'checkpoint = "directory" to [pipeline].',
+                argument="checkpoint",
             )
 
     def _write_batch(self, lineage: Lineage, owned: frozenset[str]) -> None:

@@ -112,7 +112,8 @@ def install(spark: SparkSession, *, rule: bool = True) -> None:
             return theirs(spark, sqlQuery, args, **kwargs)
         try:
             return _planned(spark, sqlQuery, {})[0]
-        except DovetailError:
+        except DovetailError as error:
+            error.argument = "sqlQuery"
             try:
                 return theirs(spark, sqlQuery)
             except AnalysisException:
@@ -153,7 +154,7 @@ def _report(spark: SparkSession, query: str) -> Report:
 
 
 def _statement(spark: SparkSession, query: str, views: Views) -> tuple[str, Views, Report]:
-    """What is not one SELECT query, with its table functions planned: the text, the views that it names, the report.
+    """A text that is not one SELECT query, with its table functions planned: the text, the views in it, the report.
 
     `UnsupportedError` for joins in it that Spark does not know, and for statements that would keep a view of ours.
     """

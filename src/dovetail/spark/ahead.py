@@ -163,7 +163,7 @@ class _Ahead:
 
 
 def _received(sock: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """What a daemon says of itself, and its streams."""
+    """A daemon's message about itself, and its streams."""
     sock.settimeout(_LOOK_MS / 1e3)
     descriptors: list[int] = []
     try:

@@ -49,7 +49,7 @@ def has_subqueries(frame: Any) -> bool:
 
 
 def observation(frame: Any, name: str) -> Any:
-    """What `frame.observe` takes, so that `observed` finds its metrics by this name."""
+    """The argument of `frame.observe` with which `observed` finds its metrics by this name."""
     if not is_connect(frame):
         return name
     from pyspark.sql.connect.observation import Observation

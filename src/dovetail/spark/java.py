@@ -89,7 +89,7 @@ def _from_java_home(home: Path, env: Mapping[str, str]) -> Java:
 
 
 def _repair(env: Mapping[str, str]) -> str:
-    """What to do about a broken `JAVA_HOME`, considering the other Javas of this machine."""
+    """Advice about a broken `JAVA_HOME`, considering the other Javas of this machine."""
     runtime = _from_path(env)
     if runtime is not None:
         return (

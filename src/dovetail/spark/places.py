@@ -116,7 +116,7 @@ def _s3_access(setting: Callable[[str, str], str], bucket: str) -> S3Access:
 
 
 def _hdfs_access(spark: SparkSession) -> HdfsAccess:
-    """What Spark's settings say of name services; over Spark Connect only files of Hadoop on each host say it."""
+    """Spark's settings of name services; over Spark Connect only files of Hadoop on each host have them."""
     if is_connect(spark):
         return HdfsAccess()
     session: Any = spark

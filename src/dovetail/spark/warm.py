@@ -69,7 +69,7 @@ def _compile(first_only: bool) -> None:
     taken.write_text("0")
     helpers = [_helper(taken, first_only) for _ in range(1, processes)]
     try:
-        warm(_turns(taken), first_only)
+        warm(_numbers(taken), first_only)
         done = [helper.wait() == 0 for helper in helpers]
     finally:
         for helper in helpers:
@@ -79,17 +79,17 @@ def _compile(first_only: bool) -> None:
         warm(first_only=first_only)  # repeats what failed there, or fails here with a visible error
 
 
-def _turns(taken: Path) -> Iterator[int]:
+def _numbers(taken: Path) -> Iterator[int]:
     """Numbers that no other process has: the file holds how many were taken."""
     import fcntl
 
     while True:
         with taken.open("r+") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            turn = int(file.read())
+            number = int(file.read())
             file.seek(0)
-            file.write(str(turn + 1))
-        yield turn
+            file.write(str(number + 1))
+        yield number
 
 
 def _helper(taken: Path, first_only: bool) -> subprocess.Popen[bytes]:
@@ -107,7 +107,7 @@ def _help(taken: Path, first_only: bool) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-    warm(_turns(taken), first_only)
+    warm(_numbers(taken), first_only)
 
 
 def prepare_in_background(errors: int | None = subprocess.DEVNULL) -> subprocess.Popen[bytes]:

@@ -66,7 +66,7 @@ def split_options(
     for given, text in options.items():
         name = known.get(_plain(given))
         if name is None:
-            raise PlanError(f"unknown option {given!r}: {nearest(given, hints | dict(reading))}")
+            raise PlanError(f"unknown option {given!r}: {nearest(given, hints | dict(reading))}", argument=given)
         if name in reading:
             how[name] = parse_option(name, text, reading[name])
         else:
@@ -79,7 +79,7 @@ def parse_option(name: str, text: str, kind: object) -> object:
     if get_origin(kind) is Literal:
         words = {str(word): word for word in get_args(kind)}
         if text not in words:
-            raise PlanError(f"option {name} is {text!r}: {nearest(text, words)}")
+            raise PlanError(f"option {name} is {text!r}: {nearest(text, words)}", argument=name)
         return words[text]
     kinds = [one for one in get_args(kind) or (kind,) if one is not NoneType]
     if kinds == [bool]:
@@ -87,7 +87,7 @@ def parse_option(name: str, text: str, kind: object) -> object:
     try:
         return kinds[0](text)
     except ValueError:
-        raise PlanError(f"option {name} must be {_KINDS[kinds[0]]}, not {text!r}.") from None
+        raise PlanError(f"option {name} must be {_KINDS[kinds[0]]}, not {text!r}.", argument=name) from None
 
 
 _KINDS = {int: "a whole number", float: "a number"}

@@ -267,7 +267,7 @@ def relation(
     Both sides come from the same seed. Reference: Bornea 2010, 5.1 to 5.3; docs/algorithms/online.md, 6.2.
     """
     if set not in RELATION_SETS:
-        raise PlanError(f"unknown relation set {set!r}: {nearest(set, RELATION_SETS)}")
+        raise PlanError(f"unknown relation set {set!r}: {nearest(set, RELATION_SETS)}", argument="set")
     require(side in ("left", "right"), f"side must be 'left' or 'right', not {side!r}.")
     chosen = RELATION_SETS[set]
     value = chosen.x if x is None else x

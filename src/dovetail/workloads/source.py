@@ -117,10 +117,13 @@ class Reading:
         for name in ("partitions", "rows_per_batch", "rows_per_second"):
             if getattr(self, name) < 0:
                 raise PlanError(
-                    f"option {name} must not be negative; it is {getattr(self, name)}. Leave it out or use 0."
+                    f"option {name} must not be negative; it is {getattr(self, name)}. Leave it out or use 0.",
+                    argument=name,
                 )
         if self.pace and self.rows_per_second:
-            raise PlanError("rows_per_second and pace both say when rows arrive. Leave one of them out.")
+            raise PlanError(
+                "rows_per_second and pace both say when rows arrive. Leave one of them out.", argument="pace"
+            )
         if self.pace:
             parse_arrivals(self.pace)  # an unknown process is an error at once
 
@@ -243,7 +246,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _read(workload: Workload, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     if not isinstance(partition, Rows):
-        raise PlanError(f"a partition must be Rows(start, stop), not {partition!r}.")
+        raise PlanError(f"a partition must be Rows(start, stop), not {partition!r}.", argument="partition")
     return workload.batches(partition.start, partition.stop)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dovetail.errors import PlanError
-from dovetail.request import DEFAULT_MEMORY, one_of, parse_partitions, parse_size
+from dovetail.request import DEFAULT_MEMORY, MIN_MEMORY, one_of, parse_partitions, parse_size
 from dovetail.xml.scan.files import address_of
 
 Output = Literal["items", "columns"]
@@ -55,7 +55,7 @@ class XQueryOptions:
             one_of("output", self.output, get_args(Output)),
             one_of("on_error", self.on_error, get_args(OnError)) == "skip",
             parse_partitions(self.partitions),
-            parse_size("memory", self.memory),
+            parse_size("memory", self.memory, MIN_MEMORY),
             None if self.context is None else str(self.context),
             one_of("route", self.route, get_args(Route)),
             _addresses(self.documents),

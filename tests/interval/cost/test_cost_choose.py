@@ -20,7 +20,6 @@ from dovetail.joins.interval.cost import (
     MixedCost,
     Price,
     SortMergeCost,
-    TimeSweepCost,
     choose,
     expected_pairs,
 )
@@ -144,19 +143,16 @@ def test_bad_requests() -> None:
         choose(x, x, MEMORY, algorithms=("hash",))  # type: ignore[arg-type]  # the error under test
     with pytest.raises(PlanError, match="choose among"):
         choose(x, x, MEMORY, algorithms=())
-    with pytest.raises(PlanError, match="'corrected' or 'printed'"):
-        TimeSweepCost(x, x, MEMORY, "exact")  # type: ignore[arg-type]  # the error under test
     with pytest.raises(PlanError, match="unknown algorithm"):
         MixedCost("hash", x, x, MEMORY)  # type: ignore[arg-type]  # the error under test
 
 
-def test_every_algorithm_is_priced_in_both_variants() -> None:
+def test_every_algorithm_is_priced() -> None:
     assert set(ALGORITHMS) == set(get_args(Algorithm))
     x, y = uniform(10, 100, 10_000, 2_296), uniform(5, 40, 10_000, 2_296)
-    corrected, printed = choose(x, y, MEMORY), choose(x, y, MEMORY, variant="printed")
-    assert set(labels(corrected.prices)) == set(labels(printed.prices))
-    limits = [{p.label: p.available_frames for p in c.prices}["oip"] for c in (corrected, printed)]
-    assert limits == [254, 258]
+    prices = {p.label: p for p in choose(x, y, MEMORY).prices}
+    assert {p.algorithm for p in prices.values()} == set(ALGORITHMS)
+    assert prices["oip"].available_frames == 254
 
 
 statistics = st.builds(
@@ -188,11 +184,9 @@ def test_prices_are_finite_ranked_and_never_below_the_pairs(
 def test_a_mixture_of_one_class_is_the_simple_model(algorithm: Algorithm) -> None:
     plain = uniform(10, 100, 10_000, 2_296)
     single = replace(plain, classes=((10.0, 100.0),))
-    for variant in ("corrected", "printed"):
-        a, b = (MixedCost(algorithm, x, x, MEMORY, variant) for x in (plain, single))
-        assert a.spills()
-        assert b.spills()
-        assert b.io() == pytest.approx(a.io())
-        assert b.needed_frames() == pytest.approx(a.needed_frames())
-        if variant == "corrected":
-            assert b.cpu() == pytest.approx(a.cpu())
+    a, b = (MixedCost(algorithm, x, x, MEMORY) for x in (plain, single))
+    assert a.spills()
+    assert b.spills()
+    assert b.io() == pytest.approx(a.io())
+    assert b.needed_frames() == pytest.approx(a.needed_frames())
+    assert b.cpu() == pytest.approx(a.cpu())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from bench.experiments.interval.printed import MixedEquations, OverlapPartitionEquations, PrintedOverlapPartitionCost
 from tests.interval.cost.reference import Table, forward_scan, sort_merge, steady, time_sweep, union
 from tests.interval.cost.reference_partitions import dip, oip_comparisons
 from tests.interval.cost.uniform import uniform
@@ -97,9 +98,8 @@ def test_inputs_of_different_rates_and_durations(r: tuple[int, int], s: tuple[in
     assert error(observed["dip"], DisjointPartitionCost(a, b, AMPLE).cpu()) < 2.0  # ends of R and S no longer coincide
 
 
-def test_single_instants_are_a_special_case_of_the_printed_sort_merge() -> None:
+def test_single_instants_are_no_special_case_of_sort_merge() -> None:
     x = uniform(10, 1, 1_000, 74)
-    assert SortMergeCost(x, x, AMPLE, "printed").cpu() == 100_000
     assert SortMergeCost(x, x, AMPLE).cpu() == 110_000  # the reference run counts 109,990
 
 
@@ -117,11 +117,11 @@ OIP = [  # d, k, error with the corrected and with the printed partition size
 @pytest.mark.parametrize(("d", "k", "corrected", "printed"), OIP)
 def test_oip_errors(d: int, k: int, corrected: float, printed: float) -> None:
     x, table = uniform(1, d, 1_000, 74), steady(1_000, 1, d)
-    model = OverlapPartitionCost(x, x, AMPLE, "corrected", k)
+    model = OverlapPartitionEquations(x, x, AMPLE, k)
     observed = oip_comparisons(table, table, model.slot_width())
     assert error(observed, model.cpu()) == pytest.approx(corrected, abs=0.005)
-    assert error(observed, OverlapPartitionCost(x, x, AMPLE, "printed", k).cpu()) == pytest.approx(printed, abs=0.005)
-    assert error(observed, OverlapPartitionCost(x, x, AMPLE, "corrected", k, refined=True).cpu()) < 0.6
+    assert error(observed, PrintedOverlapPartitionCost(x, x, AMPLE, k).cpu()) == pytest.approx(printed, abs=0.005)
+    assert error(observed, OverlapPartitionCost(x, x, AMPLE, k).cpu()) < 0.6
 
 
 MIXED = [(10, 1), (10, 5), (10, 10), (10, 50), (10, 100), (1, 10), (5, 10), (50, 10)]
@@ -147,26 +147,15 @@ def test_error_on_mixed_self_joins(rate: int, d: int) -> None:
         assert error(observed[name], MixedCost(name, x, x, AMPLE).cpu()) < 0.005
     assert error(observed["dip"], MixedCost("dip", x, x, AMPLE).cpu()) < 1.5
     slots = oip_comparisons(table, table, 25)
-    assert error(slots, MixedCost("oip", x, x, AMPLE, slots=40).cpu()) < 9.4
-    assert error(slots, MixedCost("oip", x, x, AMPLE, slots=40, refined=True).cpu()) < 0.001
-
-
-@pytest.mark.parametrize("name", ["sort_merge", "forward_scan"])
-def test_the_printed_sum_counts_the_end_of_a_scan_once_per_class(name: str) -> None:
-    table, x = mixed(1_000, 10, 1, 74)
-    printed = MixedCost(name, x, x, AMPLE, "printed").cpu()  # type: ignore[arg-type]  # a literal
-    corrected = MixedCost(name, x, x, AMPLE).cpu()  # type: ignore[arg-type]  # a literal
-    observed = counted(table, table)[name]
-    assert error(observed, printed) > 0.5 > 100 * error(observed, corrected)
+    assert error(slots, MixedEquations("oip", x, x, AMPLE, 40).cpu()) < 9.4
+    assert error(slots, MixedCost("oip", x, x, AMPLE, 40).cpu()) < 0.001
 
 
 def test_a_spilling_sweep_adds_unproductive_comparisons_once() -> None:
     table, x = mixed(2_000, 10, 100, 2_296)
     memory = FrameMemory()
-    corrected, printed = (MixedCost("time_sweep", x, x, memory, v).cpu() for v in ("corrected", "printed"))
     worst = TimeSweepCost(x.worst_case(), x.worst_case(), memory)
-    assert corrected == expected_pairs(x, x) + worst.unproductive()
-    assert printed - corrected == pytest.approx(worst.join_size())
+    assert MixedCost("time_sweep", x, x, memory).cpu() == expected_pairs(x, x) + worst.unproductive()
     run = time_sweep(table, table, 753)
     assert run.pairs == expected_pairs(x, x)
     assert 0 < run.dropped <= worst.unproductive()  # the model charges every drop lambda times

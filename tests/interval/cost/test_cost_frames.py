@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from bench.experiments.interval.model_errors import overflow_frames
+from bench.experiments.interval.printed import OverlapPartitionEquations
 from tests.interval.cost.reference import forward_scan, sort_merge, steady, time_sweep
 from tests.interval.cost.reference_partitions import dip_frames, oip_frames
 from tests.interval.cost.test_cost_comparisons import error, mixed
@@ -19,12 +21,10 @@ from dovetail.joins.interval.cost import (
     OverlapPartitionCost,
     SortMergeCost,
     TimeSweepCost,
-    Variant,
     freed_share,
 )
 
 MEMORY = FrameMemory(8_192, 256)  # 2 MB; three tuples of 2,296 bytes per frame, 768 in all
-VARIANTS: tuple[Variant, ...] = ("corrected", "printed")
 SETTINGS = [(10, 50), (10, 100), (50, 10), (100, 10)]
 MODEL = {
     "sort_merge": (76_234, 118_907, 372_817, 1_157_334),
@@ -53,11 +53,10 @@ GATE = {"sort_merge": 3.1, "time_sweep": 13.2, "forward_scan": 9.0}  # percent
 
 
 @pytest.mark.parametrize(("setting", "place"), [(setting, i) for i, setting in enumerate(SETTINGS)])
-@pytest.mark.parametrize("variant", ["corrected", "printed"])
-def test_model_values_to_the_digit(setting: tuple[int, int], place: int, variant: str) -> None:
+def test_model_values_to_the_digit(setting: tuple[int, int], place: int) -> None:
     x = uniform(*setting, 10_000, 2_296)
     for name, model in MODELS.items():
-        cost = model(x, x, MEMORY, variant)
+        cost = model(x, x, MEMORY)
         assert cost.spills(), name
         assert round(cost.io()) == MODEL[name][place], name
     assert SortMergeCost(x, x, MEMORY).f_r == (33_334, 33_334, 166_667, 333_334)[place]
@@ -90,7 +89,7 @@ def test_dip_frames(setting: tuple[int, int], place: int) -> None:
     observed = dip_frames(table, table, MEMORY.frames, 3)
     # at d = 100 the overflow passes, which the equations leave out, weigh 4 %
     assert error(observed, model.io()) <= max(DIP_PRINTED[place], 4.1 if setting == (10, 100) else 0.0)
-    assert error(observed, model.io() + model.overflow_frames()) < 0.03
+    assert error(observed, model.io() + overflow_frames(model)) < 0.03
 
 
 OIP_PRINTED = (0.31, 1.00, 2.61, 28.82)
@@ -99,11 +98,10 @@ OIP_PRINTED = (0.31, 1.00, 2.61, 28.82)
 @pytest.mark.parametrize(("setting", "gate"), [((10, 50), 1.7), ((10, 100), 2.5), ((50, 10), 8.4)])
 def test_oip_frames(setting: tuple[int, int], gate: float) -> None:
     x, table = uniform(*setting, 10_000, 2_296), steady(10_000, *setting)
-    model = OverlapPartitionCost(x, x, MEMORY)
+    model = OverlapPartitionEquations(x, x, MEMORY)
     per_partition, per_block = oip_frames(table, table, model.slot_width(), MEMORY.frames, 3)
     assert error(per_partition, model.io()) <= gate <= max(OIP_PRINTED)
-    refined = OverlapPartitionCost(x, x, MEMORY, refined=True)
-    assert error(per_block, refined.io()) < 1.2
+    assert error(per_block, OverlapPartitionCost(x, x, MEMORY).io()) < 1.2
     assert model.io() > 2 * per_block  # the equations read R once per S partition, the blocked join once per block
 
 
@@ -120,10 +118,10 @@ def test_worst_case_frames_of_mixed_self_joins(setting: tuple[int, int], gates: 
     observed = {name: run(table, table, AVAILABLE[name]).frames(3) for name, run in RUNS.items()}
     observed["dip"] = dip_frames(table, table, MEMORY.frames, 3)
     if "oip" in gates:
-        oip = MixedCost("oip", x, x, MEMORY, refined=True)
+        oip = MixedCost("oip", x, x, MEMORY)
         observed["oip"] = oip_frames(table, table, -(-10_000 // oip.slots), MEMORY.frames, 3)[1]
     for name, gate in gates.items():
-        cost = MixedCost(name, x, x, MEMORY, refined=True)  # type: ignore[arg-type]  # a literal
+        cost = MixedCost(name, x, x, MEMORY)  # type: ignore[arg-type]  # a literal
         assert cost.spills()
         assert error(observed[name], cost.io()) <= gate, name
 
@@ -139,11 +137,9 @@ def test_share_of_memory_freed_per_spill() -> None:
 
 def test_memory_beside_s_in_the_forward_scan_is_what_r_tuples_load() -> None:
     r, s = uniform(10, 60, 10_000, 2_296), uniform(10, 30, 10_000, 2_296)
-    corrected, printed = (ForwardScanCost(r, s, MEMORY, v) for v in ("corrected", "printed"))
-    assert corrected.before_c() == pytest.approx(200 - (256 - 60 * 10 / 3))
-    assert printed.before_c() == pytest.approx(200 - (256 - 30 * 10 / 3))
+    assert ForwardScanCost(r, s, MEMORY).before_c() == pytest.approx(200 - (256 - 60 * 10 / 3))
     small = uniform(1, 2, 10_000, 2_296)
-    assert ForwardScanCost(small, s, MEMORY).before_c() == 0 > ForwardScanCost(small, s, MEMORY, "printed").before_c()
+    assert ForwardScanCost(small, s, MEMORY).before_c() == 0
 
 
 def test_the_forward_scan_spills_the_input_that_holds_less() -> None:
@@ -156,12 +152,7 @@ def test_the_forward_scan_spills_the_input_that_holds_less() -> None:
 
 def test_phases_never_count_more_spills_than_there_are() -> None:
     dense = uniform(400, 95, 100, 2_296)
-    scans = [ForwardScanCost(dense, dense, MEMORY, v) for v in VARIANTS]
-    sweeps = [TimeSweepCost(dense, dense, MEMORY, v) for v in VARIANTS]
-    for corrected, printed, total in (
-        (scans[0].phases(), scans[1].phases(), scans[0].n_spills()),
-        (sweeps[0].phases()[0], sweeps[1].phases()[0], sweeps[0].totals()[0]),
-    ):
-        assert printed.steady < 0
-        assert min(corrected.warm_up, corrected.steady, corrected.cool_down) >= 0
-        assert corrected.warm_up + corrected.steady + corrected.cool_down == pytest.approx(total)
+    scan, sweep = ForwardScanCost(dense, dense, MEMORY), TimeSweepCost(dense, dense, MEMORY)
+    for phases, total in ((scan.phases(), scan.n_spills()), (sweep.phases()[0], sweep.totals()[0])):
+        assert min(phases.warm_up, phases.steady, phases.cool_down) >= 0
+        assert phases.warm_up + phases.steady + phases.cool_down == pytest.approx(total)

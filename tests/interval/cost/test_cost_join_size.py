@@ -6,20 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from bench.experiments.interval.printed import join_estimate_at
+from bench.experiments.models.interval import summarise
 from tests import oracle
 from tests.interval.cost.reference import Table, steady
 from tests.interval.cost.uniform import uniform
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost import (
-    IntervalStatistics,
-    estimate_after,
-    estimate_before,
-    expected_pairs,
-    join_estimate,
-    join_estimate_at,
-    summarise,
-)
+from dovetail.joins.interval.cost import IntervalStatistics, expected_pairs
 from dovetail.joins.interval.cost.model import RELATIONS, lattice_pairs
 
 SIZES = [  # range, rate, d_R, d_S: overlapping, covers, overlaps, overlapped_by, covered_by
@@ -45,28 +39,11 @@ def test_exact_result_sizes_of_the_datasets(setting: tuple[int, int, int, int], 
     assert join_estimate_at("single", r, s) == join_estimate_at("single", r, s, "printed") == sizes[0]
 
 
-@pytest.mark.parametrize("rate", [1, 5, 10, 50, 100])
-@pytest.mark.parametrize(("d", "printed"), [(1, 0.00), (5, 0.02), (10, 0.05), (50, 0.25), (100, 0.50)])
-def test_error_of_the_uncorrected_estimate_is_that_of_tables_4_2_and_4_3(rate: int, d: int, printed: float) -> None:
-    x = uniform(rate, d, 10_000, 74)
-    actual = overlaps_counted(steady(10_000, rate, d), steady(10_000, rate, d))
-    error = abs(actual - join_estimate(x, x)) / join_estimate(x, x) * 100
-    assert f"{error:.2f}" == f"{printed:.2f}"
-    assert join_estimate_at("single", x, x) == actual
-
-
 def overlaps_counted(r: Table, s: Table) -> int:
     """R rows times S rows, less the pairs in which one ends before the other starts."""
     ends_before = np.searchsorted(np.sort(s.ends), r.starts, side="right").sum()
     starts_after = (s.starts.size - np.searchsorted(s.starts, r.ends, side="left")).sum()
     return int(r.starts.size * s.starts.size - ends_before - starts_after)
-
-
-def test_partitions_by_r_start_and_as_emitted() -> None:
-    r, s = uniform(1, 20, 250, 74), uniform(1, 10, 250, 74)
-    places = ("first", "middle", "middle", "last")
-    assert [join_estimate_at(p, r, s) for p in places] == [7205, 7250, 7250, 7060]  # type: ignore[arg-type]  # literals
-    assert [join_estimate_at(p, r, s, "printed") for p in ("first", "last")] == [7060, 7205]
 
 
 def test_partition_counts_against_counting() -> None:
@@ -76,13 +53,6 @@ def test_partition_counts_against_counting() -> None:
     later = np.maximum(r.starts[:, None], s.starts[None, :])[hits]
     assert by_r.tolist() == [7205, 7250, 7250, 7060]
     assert np.bincount(later // 250).tolist() == [7015, 7250, 7250, 7250]
-
-
-def test_before_and_after_are_exchanged_as_printed() -> None:
-    r, s = uniform(2, 20, 250, 74), uniform(3, 10, 250, 74)
-    assert (estimate_before(r, s), estimate_after(r, s)) == (6 * 45, 6 * 190)
-    assert estimate_before(r, s, "printed") == estimate_after(r, s)
-    assert estimate_after(r, s, "printed") == estimate_before(r, s)
 
 
 def test_lattice_pairs_counts() -> None:

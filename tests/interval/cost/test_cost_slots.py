@@ -14,35 +14,20 @@ from dovetail.joins.interval.cost.partitions import usable_partitions
 MEMORY = FrameMemory()
 
 
-def model(d: int, k: int, time_range: int = 1_000, variant: str = "corrected") -> OverlapPartitionCost:
+def model(d: int, k: int, time_range: int) -> OverlapPartitionCost:
     x = uniform(1, d, time_range, 74)
-    return OverlapPartitionCost(x, x, MEMORY, variant, k)  # type: ignore[arg-type]  # a literal
-
-
-def test_partition_joins_of_the_example() -> None:
-    assert model(10, 6).group_partitions(3) == 4
-    assert model(10, 6).partition_joins(3, 2) == model(10, 6, variant="printed").partition_joins(3, 2) == 14
-
-
-def test_partition_joins_against_counting_and_where_the_closed_form_ends() -> None:
-    for k in range(1, 11):
-        for i in range(1, k + 1):
-            for j in range(1, k + 1):
-                counted = sum(x <= a + i - 1 and a <= x + j - 1 for a in range(k - i + 1) for x in range(k - j + 1))
-                assert model(10, k).partition_joins(i, j) == counted
-                closed_form_holds = model(10, k, variant="printed").partition_joins(i, j) == counted
-                assert closed_form_holds == (k - i + 1 >= j - 1)
+    return OverlapPartitionCost(x, x, MEMORY, k)
 
 
 def test_partition_sizes_against_counting() -> None:
     for width in range(1, 21):
         for d in range(1, 61):
             k = 8
-            cost, printed = (model(d, k, width * k, v) for v in ("corrected", "printed"))
+            cost = model(d, k, width * k)
             spans = [(start + d - 1) // width + 1 for start in range(width)]
             smaller = -(-d // width)
             assert cost.slot_width() == width
-            assert cost.starts_within(cost.r) == spans.count(smaller) == printed.starts_within(cost.r) + 2
+            assert cost.starts_within(cost.r) == spans.count(smaller)
             assert dict(cost.groups(cost.r)) == {i: spans.count(i) for i in set(spans)}
 
 
@@ -51,16 +36,14 @@ def test_example_of_five_slots() -> None:
     assert cost.slot_width() == 5
     assert dict(cost.groups(cost.r)) == {3: 3, 4: 2}
     assert cost.starts_within(cost.r) == 3
-    assert model(13, 5, 25, "printed").starts_within(cost.r) == 1
 
 
-def test_spill_test_in_both_variants() -> None:
-    def spills(frames: int, variant: str) -> bool:
+def test_an_input_spills_if_it_has_more_frames_than_two_less_than_memory() -> None:
+    def spills(frames: int) -> bool:
         x = IntervalStatistics(3 * frames, 0, 100, 1, 1, 2_296)
-        return OverlapPartitionCost(x, x, MEMORY, variant).spills()  # type: ignore[arg-type]  # a literal
+        return OverlapPartitionCost(x, x, MEMORY).spills()
 
-    assert [spills(n, "corrected") for n in (254, 255)] == [False, True]
-    assert [spills(n, "printed") for n in (258, 259)] == [False, True]
+    assert [spills(n) for n in (254, 255)] == [False, True]
 
 
 def test_usable_partitions_bound_the_ones_in_use() -> None:
@@ -97,7 +80,7 @@ def test_slots_of_degenerate_inputs() -> None:
     one = IntervalStatistics(1, 5, 6, 1, 1, 74)
     assert choose_slots(one, one, 110) == 1
     beyond = uniform(10, 5_000, 1_000, 74)
-    assert OverlapPartitionCost(beyond, beyond, MEMORY, refined=True).cpu() >= 10_000 * 10_000
+    assert OverlapPartitionCost(beyond, beyond, MEMORY).cpu() >= 10_000 * 10_000
     with pytest.raises(PlanError, match="give at least 1"):
         OverlapPartitionCost(x, x, MEMORY, slots=-1)
     with pytest.raises(PlanError, match="give > 0"):

@@ -79,22 +79,18 @@ def test_mixed_inputs_spill_as_predicted() -> None:
             assert predicted == (run(table, table, HELD[name]).spills > 0), (name, long)
 
 
-def test_longest_r_is_looked_for_among_as_many_classes_as_s_has_in_print() -> None:
+def test_the_forward_scan_holds_s_for_the_longest_r() -> None:
     r = IntervalStatistics(3_000, 0, 1_099, 53, 100, 2_296, ((1.5, 6.0), (1.5, 100.0)), 999)
-    s = uniform(2, 10, 1_000, 2_296)
-    corrected, printed = (MixedCost("forward_scan", r, s, MEMORY, v).needed_frames() for v in ("corrected", "printed"))
-    assert corrected == pytest.approx((10 * 3 + 100 * 2) / 3)
-    assert printed == pytest.approx((10 * 3 + 6 * 2) / 3)
+    needed = MixedCost("forward_scan", r, uniform(2, 10, 1_000, 2_296), MEMORY).needed_frames()
+    assert needed == pytest.approx((10 * 3 + 100 * 2) / 3)
 
 
 def test_partitioning_spills_by_size_alone() -> None:
     def frames(n: int) -> IntervalStatistics:
         return IntervalStatistics(3 * n, 0, 1_000, 1, 1, 2_296)
 
-    def dip(r: int, s: int, variant: str) -> bool:
-        return DisjointPartitionCost(frames(r), frames(s), MEMORY, variant).spills()  # type: ignore[arg-type]  # a literal
+    def dip(r: int, s: int) -> bool:
+        return DisjointPartitionCost(frames(r), frames(s), MEMORY).spills()
 
-    assert [dip(n, 1, "corrected") for n in (254, 255)] == [False, True]
-    assert [dip(n, 1, "printed") for n in (258, 259)] == [False, True]
-    assert dip(1, 255, "corrected")
-    assert not dip(1, 259, "printed")  # as printed only R is looked at
+    assert [dip(n, 1) for n in (254, 255)] == [False, True]
+    assert dip(1, 255)

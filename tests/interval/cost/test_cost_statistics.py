@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import math
 
-import hypothesis.strategies as st
 import numpy as np
 import pytest
-from hypothesis import given, settings
 from tests.interval.cost.uniform import uniform
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics, length_classes, summarise
+from dovetail.joins.interval.cost import FrameMemory, IntervalStatistics
 
 
 @pytest.mark.parametrize(
@@ -54,9 +52,6 @@ def test_a_budget_is_cut_into_256_frames_or_into_fewer_that_hold_a_tuple() -> No
         (lambda: IntervalStatistics(10, 0, 10, 1, 1, 8, ((1.0, 2.0),)), "max_duration = 1"),
         (lambda: IntervalStatistics(10, 0, 10, 1, 1, 8).split_into(0), "at least 1"),
         (lambda: IntervalStatistics.measured(1, 0, 1, 2, 1, 1, 8, instants_per_unit=0), "must be positive"),
-        (lambda: length_classes([1.0, 0.0], 1.0), "positive and finite"),
-        (lambda: length_classes([1.0], 1.0, limit=0), "at least 1"),
-        (lambda: summarise([1, 5], [2, 5], 8), "start >= end"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_would_do(build: object, says: str) -> None:
@@ -86,7 +81,6 @@ def test_an_input_without_rows_is_allowed_and_has_no_rates() -> None:
     assert (empty.arrival_rate, empty.active) == (0, 0)
     assert empty.subrelations() == (empty,)
     assert empty.worst_case() == empty.split_into(4) == empty
-    assert summarise([], [], 74) == empty
 
 
 def test_bounds_without_grain_become_instants() -> None:
@@ -107,37 +101,3 @@ def test_a_split_partition_holds_what_starts_in_it_and_what_reaches_in() -> None
     assert part.arrival_rate == pytest.approx(10)
     assert whole.split_into(1) == whole
     assert uniform(10, 5_000, 1_000, 74).split_into(4).rows == 10_000  # no more than all
-
-
-def test_few_lengths_are_classes_of_their_own() -> None:
-    assert length_classes([5, 7, 5, 5], 8.0) == ((6.0, 5.0), (2.0, 7.0))
-    assert length_classes([], 8.0) == ()
-
-
-@settings(deadline=None, derandomize=True)
-@given(st.lists(st.floats(1, 1e9), min_size=1, max_size=300), st.floats(0.01, 1e4), st.integers(1, 20))
-def test_classes_keep_the_rate_and_the_active_rows(lengths: list[float], rate: float, limit: int) -> None:
-    classes = length_classes(lengths, rate, limit=limit)
-    assert 1 <= len(classes) <= limit
-    assert sum(r for r, _ in classes) == pytest.approx(rate)
-    assert sum(r * d for r, d in classes) == pytest.approx(rate * float(np.mean(lengths)))
-    durations = [d for _, d in classes]
-    assert durations == sorted(durations)
-
-
-def test_classes_are_at_least_an_octave_wide() -> None:
-    lengths = 2.0 ** np.linspace(0, 20, 20_000)
-    durations = np.array([d for _, d in length_classes(lengths, 1.0, limit=10)])
-    assert durations.size == 10
-    assert np.allclose(np.log2(durations[1:] / durations[:-1]), 2.0, atol=0.01)
-
-
-def test_a_summary_of_a_sample_stands_for_all_rows() -> None:
-    rng = np.random.default_rng(7)
-    starts = rng.integers(0, 100_000, 5_000)
-    ends = starts + rng.integers(1, 1_000, 5_000)
-    sample = summarise(starts, ends, 40, rows=50_000)
-    assert sample.rows == 50_000
-    assert sample.active == pytest.approx(50_000 / sample.time_range * float((ends - starts).mean()))
-    assert sample.max_duration == (ends - starts).max()
-    assert (sample.start_min, sample.start_max, sample.end_max) == (starts.min(), starts.max(), ends.max())

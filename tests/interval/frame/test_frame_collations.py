@@ -46,7 +46,7 @@ def by_spark(left: DataFrame, right: DataFrame, how: str) -> DataFrame:
     return joined.selectExpr(f"{key} as k", "v", "start", "end", "v_right", "start_right", "end_right")
 
 
-@pytest.mark.sampled(17)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("how", HOWS)
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: "-".join(map(str, way.values())) or "auto")
 @pytest.mark.parametrize("collation", COLLATIONS)

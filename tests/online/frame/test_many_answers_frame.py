@@ -39,7 +39,7 @@ def pairs_of(out: DataFrame) -> tuple[int, int, int]:
 EVERY = (SIDE * SIDE, SIDE * SIDE, 1000 * SIDE * SIDE)
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("algorithm", "memory"), CASES, ids=[" ".join(case) for case in CASES])
 def test_pairs_of_two_tables(spark: SparkSession, algorithm: str, memory: str) -> None:
     left, right = (
@@ -52,7 +52,7 @@ def test_pairs_of_two_tables(spark: SparkSession, algorithm: str, memory: str) -
     assert 0 < peak <= MEMORY[memory]
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("algorithm", "memory"), CASES, ids=[" ".join(case) for case in CASES])
 def test_pairs_of_two_streams(spark: SparkSession, tmp_path: Path, algorithm: str, memory: str) -> None:
     """The first files have no text; all pairs of the last micro-batch are settled in it."""

@@ -505,8 +505,8 @@ def test_pairs_of_hot_keys_meet_in_one_bucket_and_their_rows_are_in_all(hot: lis
     text = hot_as_text(hot, on, schema)
     inputs = (("left", schema), ("right", schema))
     join = BucketJoin("diner", Pair(on, None, text), 1 << 20, False, inputs)
-    assert join.spread(4).rule not in (replace(join, what=Pair(on)).spread(4).rule, join.spread(3).rule)
-    spread = join.spread(4)
+    assert join.bucket_rule(4).rule not in (replace(join, what=Pair(on)).bucket_rule(4).rule, join.bucket_rule(3).rule)
+    spread = join.bucket_rule(4)
     homes = [spread.homes(side, batch) for side, batch in enumerate(batches)]
     keys = [list(zip(*(batch[name].to_pylist() for name in on), strict=True)) for batch in batches]
     met = Counter[tuple[int, int]]()

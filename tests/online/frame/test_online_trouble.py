@@ -142,7 +142,7 @@ def test_rows_that_change_others_are_refused() -> None:
 
 def test_one_hot_key_is_seen_in_what_is_measured() -> None:
     counts: Counter[int] = Counter()
-    spread = join_of("diner").spread(4)
+    spread = join_of("diner").bucket_rule(4)
     hot = pa.table({"k": [7] * 90 + list(range(10)), "a": range(100)}, schema=LEFT.schema)
     counts.update(spread.homes(0, hot.to_batches()[0]).buckets.tolist())
     assert max(counts.values()) >= 90

@@ -44,7 +44,7 @@ def test_every_combination_meets_in_exactly_one_bucket(tree: str, buckets: int) 
     on: tuple[Any, ...] = (TREES | BANDS)[tree]
     tables = tables_of(on, 9)
     join = bucket_join(on, tables, "miner")
-    spread, cells = join.spread(buckets), Tree(on).cells(join.names, buckets)
+    spread, cells = join.bucket_rule(buckets), Tree(on).cells(join.names, buckets)
     met: Counter[tuple[int, ...]] = Counter()
     homes = [spread.homes(r, table.combine_chunks().to_batches()[0]) for r, table in enumerate(tables.values())]
     for bucket in range(spread.count):

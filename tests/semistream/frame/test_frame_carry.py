@@ -385,10 +385,18 @@ def test_state_survives_as_bytes() -> None:
     plan = Decision(
         "cachejoin", Sizes(waiting=5), "carried", io=IoCosts(ReadCosts.linear(0.004, 1e7), 1e-5), exponent=0.7
     )
-    before = Carried("3-ab", plan, 17, tables, pa.table({"a": [1], "next_ms": [9]}), turns=4, name="n", log="mark")
+    before = Carried(
+        "3-ab", plan, 17, tables, pa.table({"a": [1], "next_ms": [9]}), micro_batches=4, name="n", log="mark"
+    )
     after = Carried.from_bytes(before.to_bytes())
     assert (after.name, after.log) == ("n", "mark")
-    assert (after.version, after.decision, after.drained_ms, after.waiting, after.turns) == ("3-ab", plan, 17, 2, 4)
+    assert (after.version, after.decision, after.drained_ms, after.waiting, after.micro_batches) == (
+        "3-ab",
+        plan,
+        17,
+        2,
+        4,
+    )
     assert {name: table.to_pylist() for name, table in after.snapshot.items()} == {
         name: table.to_pylist() for name, table in tables.items()
     }

@@ -14,11 +14,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.semistream.frame.cases import Ledger, bag, drop_file, file_stream, page_store, rows_of
 from tests.semistream.frame.test_frame_at import clean, expected, orders
+from tests.semistream.range_files import write_range_pages
 
 from dovetail import MasterStore, dead_letter, enrich, plan_enrich
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.master.page_file.generation import load_version
-from dovetail.joins.semistream.master.page_file.range_file import write_range_pages
 from dovetail.joins.semistream.operators import ALGORITHMS
 from dovetail.joins.semistream.plan import build_ranges
 

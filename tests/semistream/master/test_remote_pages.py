@@ -17,6 +17,7 @@ from deltalake import write_deltalake
 from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
 from tests.semistream.frame.cases import rows_of
+from tests.semistream.range_files import write_range_pages
 
 from dovetail.engine.storage import files, remote
 from dovetail.engine.storage.remote import AT_ONCE, Remote, S3Access, overlapped
@@ -24,7 +25,6 @@ from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.lake.delta import delta_source, storage_options
 from dovetail.joins.semistream.master.lake.iceberg import iceberg_source, s3_properties
 from dovetail.joins.semistream.master.page_file.holds import Holds, prune
-from dovetail.joins.semistream.master.page_file.range_file import write_range_pages
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.parquet import ParquetSource

@@ -13,6 +13,7 @@ import tests.oracle as oracle
 from tests.semistream.operators.stream_cases import HOWS, Case, answers, run
 from tests.semistream.operators.test_answers import random_spec
 from tests.semistream.operators.test_within import TIMES
+from tests.semistream.range_files import write_range_pages
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import ConfigError, DataError, PlanError
@@ -22,7 +23,6 @@ from dovetail.joins.semistream.cost.distribution import uniform
 from dovetail.joins.semistream.cost.setting import SOURCE_COSTS
 from dovetail.joins.semistream.decision import keys_in, setting_of
 from dovetail.joins.semistream.kernels.cells import cut_cells, first_overlap
-from dovetail.joins.semistream.master.page_file.range_file import write_range_pages
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
 from dovetail.joins.semistream.sizes import Sizes, row_bytes

@@ -83,7 +83,7 @@ def answers(frames: list[DataFrame]) -> list[list[str]]:
     return found
 
 
-@pytest.mark.sampled(19)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("shape", "kind", "way"), [*product(SHAPES, KINDS, WAYS)])
 def test_any_number_of_matches(
     spark: SparkSession, places: dict[str, str], saxon: Saxon, shape: str, kind: str, way: str

@@ -213,10 +213,10 @@ FIRST = (
 """Modules, or folders of them, whose kernels the default algorithms of every family run; they are compiled first."""
 
 
-def warm(turns: Iterable[int] | None = None, first_only: bool = False) -> int:
+def warm(numbers: Iterable[int] | None = None, first_only: bool = False) -> int:
     """The number of kernels that are ready to run after loading or compiling every one of the package.
 
-    With `turns`, only the modules of these numbers, until one is beyond the last: several processes can share the work.
+    With `numbers`, only these modules, until a number is beyond the last: several processes can share the work.
     Those of `FIRST` come first, and alone if `first_only`; then those with the most to compile, as their source tells.
 
     Call it once in the driver, which writes the cache, and in a worker daemon before it forks, with
@@ -225,10 +225,10 @@ def warm(turns: Iterable[int] | None = None, first_only: bool = False) -> int:
     import_kernels()
     chosen = [warmup for warmup in _WARMUPS if _is_first(warmup) or not first_only]
     ordered = sorted(chosen, key=lambda warmup: (_is_first(warmup), _weight(warmup)), reverse=True)
-    for turn in count() if turns is None else turns:
-        if turn >= len(ordered):
+    for number in count() if numbers is None else numbers:
+        if number >= len(ordered):
             break
-        ordered[turn]()
+        ordered[number]()
     return len(_KERNELS) - len(cold_kernels())
 
 

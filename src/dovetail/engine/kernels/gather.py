@@ -130,19 +130,6 @@ def _take_pairs(source: AnyArray, indices: I64, out: AnyArray) -> None:
         out[row, 1] = second
 
 
-@kernel
-def _take_runs(source: AnyArray, starts: I64, lengths: I64, width: int, out: AnyArray) -> None:
-    at = 0
-    for run in range(len(starts)):
-        n = lengths[run] * width
-        # Views from 0 spare the inner loop Numba's test for negative indices, and so it becomes vector code.
-        old = source[starts[run] * width : starts[run] * width + n]
-        new = out[at : at + n]
-        for ahead in range(n):
-            new[ahead] = old[ahead]
-        at += n
-
-
 def _as_words(data: U8, width: int) -> AnyArray:
     """The memory as rows: one machine word each where the width allows, else several words or bytes each."""
     memory = raw_bytes(data)
@@ -165,27 +152,6 @@ def gather_fixed(data: U8, width: int, indices: I64 | Selection) -> U8:
     take = _take if words.ndim == 1 else _take_pairs if width == 16 else _take_wide
     take(words, picked.indices, out)
     return out.reshape(-1).view(np.uint8)
-
-
-def gather_fixed_runs(data: U8, width: int, starts: I64, lengths: I64) -> U8:
-    """The bytes of the rows of all runs, `width` each, one run after the other; runs hold no null rows."""
-    words = _as_words(data, width)
-    starts, lengths = checked_runs(starts, lengths, len(words))
-    out = np.empty((run_total(starts, lengths), *words.shape[1:]), words.dtype)
-    flat = out.reshape(-1)
-    _take_runs(readonly(words.reshape(-1), words.dtype), starts, lengths, width // words.itemsize, flat)
-    return flat.view(np.uint8)
-
-
-def checked_runs(starts: I64, lengths: I64, n_rows: int) -> tuple[I64, I64]:
-    """The runs as kernel input, checked to lie within `n_rows` rows."""
-    starts, lengths = int64s(starts), int64s(lengths)
-    run_total(starts, lengths)
-    outside = (lengths > 0) & ((starts < 0) | (starts > n_rows - lengths))
-    if outside.any():
-        first = int(np.argmax(outside))
-        raise IndexError(f"run of {lengths[first]} rows at row {starts[first]}; there are {n_rows} rows")
-    return starts, lengths
 
 
 @kernel
@@ -282,29 +248,6 @@ def _copy_values(offsets: Offsets, data: U8, indices: I64, out: U8) -> None:
 
 
 @kernel
-def _copy_runs(offsets: Offsets, data: U8, starts: I64, lengths: I64, out_offsets: Offsets, out: U8) -> None:
-    """Lay out and copy the values of all runs; up to SLACK bytes behind them change."""
-    row = 1
-    at = 0
-    out_offsets[0] = 0
-    for run in range(len(starts)):
-        first, n = starts[run], lengths[run]
-        start = int(offsets[first])
-        old, new = offsets[first + 1 : first + n + 1], out_offsets[row : row + n]
-        for ahead in range(n):
-            new[ahead] = at + int(old[ahead]) - start
-        length = int(offsets[first + n]) - start
-        if start + length + SLACK <= len(data):
-            for byte in range(0, length, 8):
-                _copy_eight(data, start + byte, out, at + byte)
-        else:
-            for byte in range(length):
-                out[at + byte] = data[start + byte]
-        row += n
-        at += length
-
-
-@kernel
 def _child_rows(offsets: Offsets, indices: I64, out: I64) -> None:
     at = 0
     for row in range(len(indices)):
@@ -362,20 +305,6 @@ def gathered_bytes(offsets: O, indices: I64 | Selection) -> int:
     return int((ends[chosen].astype(np.int64) - starts[chosen]).sum())
 
 
-def gather_bytes_runs(offsets: O, data: U8, starts: I64, lengths: I64) -> tuple[O, U8]:
-    """Offsets and bytes of the values of all runs, one run after the other; each run is copied as one block."""
-    data = raw_bytes(data)
-    offsets = checked_offsets(offsets, len(data))
-    starts, lengths = checked_runs(starts, lengths, len(offsets) - 1)
-    some = lengths > 0
-    starts, lengths = int64s(starts[some]), int64s(lengths[some])
-    total = int((offsets[starts + lengths].astype(np.int64) - offsets[starts]).sum())
-    _check_total(total, offsets)
-    out_offsets, out = np.empty(int(lengths.sum()) + 1, offsets.dtype), np.empty(total + SLACK, np.uint8)
-    _copy_runs(offsets, data, starts, lengths, out_offsets, out)
-    return out_offsets, out[:total]
-
-
 def gather_lists(offsets: O, indices: I64 | Selection) -> tuple[O, I64]:
     """Offsets of the chosen lists and the rows of the child column to gather for them."""
     offsets = checked_offsets(offsets, np.iinfo(np.int64).max)
@@ -401,12 +330,9 @@ def gather_fixed_lists(list_size: int, indices: I64 | Selection, n_rows: int) ->
 def _warm() -> None:
     Selection.of(expand_runs(np.array([0]), np.array([2])), 2)
     rows, data = np.array([1, 0, -1]), np.zeros(96, np.uint8)
-    run = np.array([0]), np.array([2])
     for width in (1, 2, 3, 4, 8, 16, 24):
         gather_fixed(data, width, rows)
-        gather_fixed_runs(data, width, *run)
     gather_bits(data, 0, rows)
     narrow, wide = np.array([0, 2, 3], np.int32), np.array([0, 2, 3], np.int64)
     gather_bytes(narrow, data, rows), gather_bytes(wide, data, rows)
-    gather_bytes_runs(narrow, data, *run), gather_bytes_runs(wide, data, *run)
     gather_lists(narrow, rows), gather_lists(wide, rows)

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.kernels.arrays import I64, NO_BYTES, U8, AnyArray, Bool, int64s
+from dovetail.engine.kernels.arrays import I64, NO_BYTES, U8, AnyArray, Bool
 from dovetail.engine.kernels.gather import (
     Selection,
-    expand_runs,
     gather_bits,
     gather_bytes,
-    gather_bytes_runs,
     gather_fixed,
     gather_fixed_lists,
-    gather_fixed_runs,
     gather_lists,
     gather_validity,
     gathered_bytes,
@@ -71,13 +67,7 @@ def take_columns(rows: Rows, indices: I64 | Selection) -> pa.RecordBatch:
     `OverflowError` where the text of one column would pass the 2 GiB that its offsets can reach.
     """
     batch = one_batch(rows)
-    return _taken_batch(batch, _Picked(Selection.of(indices, batch.num_rows)))
-
-
-def take_runs(rows: Rows, starts: I64, lengths: I64) -> pa.RecordBatch:
-    """The rows start, start + 1, ... of every run, one run after the other, without numbering them where possible."""
-    batch = one_batch(rows)
-    return _taken_batch(batch, _Picked(None, batch.num_rows, int64s(starts), int64s(lengths)))
+    return _taken_batch(batch, Selection.of(indices, batch.num_rows))
 
 
 def taken_bytes(rows: Rows, indices: I64 | Selection) -> int:
@@ -85,27 +75,6 @@ def taken_bytes(rows: Rows, indices: I64 | Selection) -> int:
     batch = one_batch(rows)
     picked = Selection.of(indices, batch.num_rows)
     return sum(_bytes_of(column, picked) for column in batch.columns)
-
-
-class _Picked:
-    """The rows to take, as checked numbers or as runs, which are numbered only for columns that need it."""
-
-    def __init__(
-        self, selection: Selection | None, n_rows: int = 0, starts: I64 | None = None, lengths: I64 | None = None
-    ) -> None:
-        self._given, self._n_rows = selection, n_rows
-        self.runs = None if starts is None or lengths is None else (starts, lengths)
-        self.count = len(selection) if selection is not None else int(lengths.sum()) if lengths is not None else 0
-
-    @cached_property
-    def selection(self) -> Selection:
-        if self._given is not None or self.runs is None:
-            return self._given or Selection.of(np.empty(0, np.int64), 0)
-        return Selection.of(expand_runs(*self.runs), self._n_rows)
-
-    @property
-    def has_nulls(self) -> bool:
-        return self._given is not None and self._given.n_null > 0
 
 
 def one_batch(rows: Rows) -> pa.RecordBatch:
@@ -118,17 +87,17 @@ def one_batch(rows: Rows) -> pa.RecordBatch:
     return batches[0] if batches else pa.RecordBatch.from_pylist([], rows.schema)
 
 
-def _taken_batch(batch: pa.RecordBatch, picked: _Picked) -> pa.RecordBatch:
+def _taken_batch(batch: pa.RecordBatch, picked: Selection) -> pa.RecordBatch:
     columns = [_taken(column, picked) for column in batch.columns]
     if not columns:  # a batch without columns still has a number of rows
-        return pa.RecordBatch.from_struct_array(pa.array([{}] * picked.count, pa.struct([])))
+        return pa.RecordBatch.from_struct_array(pa.array([{}] * len(picked), pa.struct([])))
     schema = batch.schema
-    if picked.has_nulls:
+    if picked.n_null:
         schema = pa.schema([field.with_nullable(True) for field in schema], schema.metadata)
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def _taken(array: pa.Array, picked: _Picked) -> pa.Array:
+def _taken(array: pa.Array, picked: Selection) -> pa.Array:
     kind = array.type
     if len(array) == 0 or pa.types.is_null(kind):
         return _all_null(array, picked)
@@ -141,16 +110,16 @@ def _taken(array: pa.Array, picked: _Picked) -> pa.Array:
     if width is not None:
         return _build(array, picked, [_fixed(array, width, picked) if width else NO_BYTES])
     if pa.types.is_boolean(kind):
-        return _build(array, picked, [gather_bits(memory_of(array, 1), array.offset, picked.selection)])
+        return _build(array, picked, [gather_bits(memory_of(array, 1), array.offset, picked)])
     if kind in NARROW_TEXT or kind in WIDE_TEXT:
         return _build(array, picked, list(_text(array, picked)))
     if pa.types.is_struct(kind):
         return _build(array, picked, [], [_taken(array.field(i), picked) for i in range(kind.num_fields)])
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_map(kind):
-        offsets, children = gather_lists(offsets_of(array), picked.selection)
+        offsets, children = gather_lists(offsets_of(array), picked)
         return _build(array, picked, [offsets], [_taken_rows(array.values, children)])
     if pa.types.is_fixed_size_list(kind):
-        children = gather_fixed_lists(kind.list_size, picked.selection, len(array))
+        children = gather_fixed_lists(kind.list_size, picked, len(array))
         return _build(array, picked, [], [_taken_rows(_items(array), children)])
     if kind in VIEWS:
         return _taken(array.cast(VIEWS[kind]), picked).cast(kind)
@@ -158,40 +127,35 @@ def _taken(array: pa.Array, picked: _Picked) -> pa.Array:
 
 
 def _taken_rows(array: pa.Array, rows: I64) -> pa.Array:
-    return _taken(array, _Picked(Selection.of(rows, len(array))))
+    return _taken(array, Selection.of(rows, len(array)))
 
 
-def _all_null(array: pa.Array, picked: _Picked) -> pa.Array:
-    _ = picked.selection  # a number out of range is an error here too
-    return pa.nulls(picked.count, array.type)
+def _all_null(array: pa.Array, picked: Selection) -> pa.Array:
+    return pa.nulls(len(picked), array.type)
 
 
-def _build(array: pa.Array, picked: _Picked, data: list[AnyArray], children: list[pa.Array] | None = None) -> pa.Array:
+def _build(
+    array: pa.Array, picked: Selection, data: list[AnyArray], children: list[pa.Array] | None = None
+) -> pa.Array:
     validity, n_null = _validity(array, picked)
     buffers = [pa.py_buffer(validity) if n_null else None, *map(pa.py_buffer, data)]
-    return pa.Array.from_buffers(array.type, picked.count, buffers, n_null, children=children)
+    return pa.Array.from_buffers(array.type, len(picked), buffers, n_null, children=children)
 
 
-def _validity(array: pa.Array, picked: _Picked) -> tuple[U8, int]:
-    if array.null_count == 0 and not picked.has_nulls:
+def _validity(array: pa.Array, picked: Selection) -> tuple[U8, int]:
+    if array.null_count == 0 and not picked.n_null:
         return NO_BYTES, 0
-    return gather_validity(memory_of(array, 0), array.offset, picked.selection, len(array))
+    return gather_validity(memory_of(array, 0), array.offset, picked, len(array))
 
 
-def _fixed(array: pa.Array, width: int, picked: _Picked) -> U8:
+def _fixed(array: pa.Array, width: int, picked: Selection) -> U8:
     data = fixed_values(array, width)
-    return (
-        gather_fixed(data, width, picked.selection)
-        if picked.runs is None
-        else gather_fixed_runs(data, width, *picked.runs)
-    )
+    return gather_fixed(data, width, picked)
 
 
-def _text(array: pa.Array, picked: _Picked) -> tuple[AnyArray, U8]:
+def _text(array: pa.Array, picked: Selection) -> tuple[AnyArray, U8]:
     offsets, data = offsets_of(array), memory_of(array, 2)
-    if picked.runs is None:
-        return gather_bytes(offsets, data, picked.selection)
-    return gather_bytes_runs(offsets, data, *picked.runs)
+    return gather_bytes(offsets, data, picked)
 
 
 def _bytes_of(array: pa.Array, picked: Selection) -> int:
@@ -238,7 +202,6 @@ __all__ = [
     "one_batch",
     "row_bytes",
     "take_columns",
-    "take_runs",
     "taken_bytes",
 ]
 

@@ -34,7 +34,7 @@ _REACHED_S, _TRIES = 3.0, 3  # to connect to a name node for the first time
 
 @dataclass(frozen=True, slots=True)
 class HdfsAccess:
-    """What Spark's settings say of name services, by the names that Hadoop has for it."""
+    """Spark's settings of name services, by the names that Hadoop has for them."""
 
     settings: tuple[tuple[str, str], ...] = ()
 

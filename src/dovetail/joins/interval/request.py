@@ -13,6 +13,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import Closed, Relation, RelationName
 from dovetail.request import (
     DEFAULT_MEMORY,
+    MIN_MEMORY,
     Distance,
     HowName,
     Key,
@@ -37,7 +38,6 @@ Invalid = Literal["error", "drop", "null"]
 Keep = Literal["all", "any", "first", "last"]
 Route = Literal["auto", "native", "in_memory", "streaming"]
 OPERATORS = ("sort_merge", "time_sweep", "forward_scan", "oip", "dip")
-MIN_MEMORY = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

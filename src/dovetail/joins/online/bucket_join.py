@@ -78,7 +78,7 @@ class Pair:
         given = {"on": self.on, "within": self.within, "null_safe": self.null_safe}
         return join(**given, with_phase=with_phase, suffixes=_INSIDE, beside=beside)  # type: ignore[arg-type]  # as named
 
-    def spread(self, schemas: dict[str, pa.Schema], buckets: int) -> BucketRule:
+    def bucket_rule(self, schemas: dict[str, pa.Schema], buckets: int) -> BucketRule:
         """The bucket of each row."""
         hot, once = hot_codes(self.hot, self.on, schemas, self.null_safe), int(self.how == "right")
         return BucketRule(self.predicate, schemas, buckets, hot, once, self.alone_sides)
@@ -114,7 +114,7 @@ class Tree:
 
         return MULTIWAY[algorithm](inputs=names, on=self.on, with_phase=with_phase)
 
-    def spread(self, schemas: dict[str, pa.Schema], buckets: int) -> MultiBucketRule:
+    def bucket_rule(self, schemas: dict[str, pa.Schema], buckets: int) -> MultiBucketRule:
         """The buckets of each row, of at most this many."""
         return MultiBucketRule(self.cells(tuple(schemas), buckets), schemas)
 
@@ -163,9 +163,9 @@ class BucketJoin:
         """The running join, in a budget of its own; rows that do not fit go to Spark's local directory."""
         return self.spec().open(MemoryBudget(self.memory, "online join"), self.stored)
 
-    def spread(self, buckets: int) -> BucketRule | MultiBucketRule:
+    def bucket_rule(self, buckets: int) -> BucketRule | MultiBucketRule:
         """Which of at most this many buckets rows belong to."""
-        return self.what.spread(self.schemas, buckets)
+        return self.what.bucket_rule(self.schemas, buckets)
 
     def meaning(self) -> dict[str, Any]:
         """The schemas of its state and its predicates, which cannot change while there is state."""

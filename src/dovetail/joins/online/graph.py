@@ -305,11 +305,15 @@ class JoinGraph:
     def check(self, schemas: Mapping[str, pa.Schema]) -> None:
         """`PlanError` unless all columns are there, with types that can match."""
         if set(schemas) != set(self.names):
-            raise PlanError(f"schemas are given for {sorted(schemas)}; this join takes {list(self.names)}.")
+            raise PlanError(
+                f"schemas are given for {sorted(schemas)}; this join takes {list(self.names)}.", argument="inputs"
+            )
         for name, schema in schemas.items():
             twice = sorted({c for c in schema.names if schema.names.count(c) > 1})
             if twice:
-                raise PlanError(f"{name} input has columns {twice} more than once; rename them before the join.")
+                raise PlanError(
+                    f"{name} input has columns {twice} more than once; rename them before the join.", argument=name
+                )
         for edge in self.edges:
             for end, columns in edge.sides:
                 check_columns(schemas[self.names[end.relation]], columns, self.names[end.relation], "on")

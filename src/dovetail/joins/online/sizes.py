@@ -45,7 +45,7 @@ class Sizes:
             value = getattr(self, name)
             least = 2 if name in ("memory_rows", "fan_in") else 1
             if value is not None and value < least:
-                raise PlanError(f"{name}={value} is too small; the least is {least}.")
+                raise PlanError(f"{name}={value} is too small; the least is {least}.", argument=name)
 
     def __str__(self) -> str:
         rows = "rows by budget" if self.memory_rows is None else f"{self.memory_rows} rows"

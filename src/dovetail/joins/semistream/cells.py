@@ -108,7 +108,7 @@ class RangeForm:
         return np.split(found, np.cumsum([len(column) for column in ordered])[:-1])
 
 
-def spread(rows: pa.RecordBatch, form: RangeForm, splits: pa.RecordBatch) -> tuple[I64, I64]:
+def parts_reached(rows: pa.RecordBatch, form: RangeForm, splits: pa.RecordBatch) -> tuple[I64, I64]:
     """The first and last part of each range; parts begin at the keys and first values of `splits`, which ascend."""
     keys = [rows.column(name) for name in form.ranged.key]
     fences = _split_keys(form, splits)

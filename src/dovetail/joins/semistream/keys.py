@@ -155,7 +155,8 @@ class KeyForm:
         if given != wanted:
             raise PlanError(
                 f"keys of types {[str(c.type) for c in columns]} were given for {list(self.names)} of types "
-                f"{[str(kind) for kind in self.types]}; cast them to these types first."
+                f"{[str(kind) for kind in self.types]}; cast them to these types first.",
+                argument="on",
             )
 
 
@@ -191,7 +192,10 @@ def _kind(kind: pa.DataType) -> tuple[object, ...]:
         return ("text",)
     if types.is_binary(kind) or types.is_large_binary(kind) or kind == pa.binary_view():
         return ("binary",)
-    raise PlanError(f"a column of type {kind} cannot be a key; use its parts, or cast it to text, a number or a time.")
+    raise PlanError(
+        f"a column of type {kind} cannot be a key; use its parts, or cast it to text, a number or a time.",
+        argument="key",
+    )
 
 
 def is_text(kind: pa.DataType) -> bool:
@@ -375,7 +379,7 @@ def check_keys(
     """
     missing = [name for name in on if name not in stream.names]
     if missing:
-        raise PlanError(f"the stream has no column {missing}; it has {stream.names}.")
+        raise PlanError(f"the stream has no column {missing}; it has {stream.names}.", argument="on")
     if len(on) != len(key):
         raise PlanError(
             f"on={list(on)} names {len(on)} columns; the master data has the key {list(key)}.", argument="on"
@@ -385,5 +389,6 @@ def check_keys(
         both_whole = pa.types.is_integer(mine) and pa.types.is_integer(theirs)
         if not comparable(mine, theirs) and not (ranged and other == key[-1] and both_whole):
             raise PlanError(
-                f"stream column {name!r} is {mine}, master key {other!r} is {theirs}; cast the former to {theirs}."
+                f"stream column {name!r} is {mine}, master key {other!r} is {theirs}; cast the former to {theirs}.",
+                argument="on",
             )

@@ -42,7 +42,7 @@ How = Literal["inner", "left", "left_semi", "left_anti"]
 def check_how(how: str) -> None:
     """`PlanError` unless this is a join that a semi-stream operator gives."""
     if how not in get_args(How):
-        raise PlanError(f"how={how!r} is not offered; there are {list(get_args(How))}.")
+        raise PlanError(f"how={how!r} is not offered; there are {list(get_args(How))}.", argument="how")
 
 
 Kind = Literal["oldest", "alternate", "guarded", "position", "greedy", "greedy_oldest"]
@@ -113,7 +113,10 @@ class Residence:
 
     def __post_init__(self) -> None:
         if (self.loads is not None and self.loads < 1) or (self.seconds is not None and self.seconds < 0):
-            raise PlanError(f"max_residence loads={self.loads}, seconds={self.seconds}: give at least 1 load or 0 s.")
+            raise PlanError(
+                f"max_residence loads={self.loads}, seconds={self.seconds}: give at least 1 load or 0 s.",
+                argument="max_residence",
+            )
 
 
 Replaces = Literal["random", "least_frequent", "adaptive"]

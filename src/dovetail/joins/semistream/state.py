@@ -38,7 +38,7 @@ class Carried:
 
     `decision` is the one with which the operator must be opened to restore the snapshot. `drained_ms` is the time of
     the batch since which rows wait. `snapshot` is the operator's, `parked` has rows without a match that are to be
-    tried again, at the time in column "next_ms". `turns` are micro-batches with rows so far. `name` identifies the
+    tried again, at the time in column "next_ms". `micro_batches` are those with rows so far. `name` identifies the
     owner among those of all joins of the query. `log` is the mark of the version log that also has the state. `columns`
     has the names of the stream's columns, and `on` as it was; empty in states of older versions.
     """
@@ -48,7 +48,7 @@ class Carried:
     drained_ms: int
     snapshot: Mapping[str, pa.Table] = field(default_factory=dict)
     parked: pa.Table | None = None
-    turns: int = 0
+    micro_batches: int = 0
     name: str = ""
     log: str = ""
     columns: str = ""
@@ -75,7 +75,7 @@ class Carried:
             tables["parked"] = self.parked
         head = {
             "format": FORMAT, "version": self.version, **self.decision.to_json(), "drained_ms": self.drained_ms,
-            "turns": self.turns, "name": self.name, "log": self.log, "columns": self.columns,
+            "turns": self.micro_batches, "name": self.name, "log": self.log, "columns": self.columns,
             "tables": list(tables),
         }  # fmt: skip
         return pack(head, [table_bytes(table) for table in tables.values()])

@@ -59,7 +59,7 @@ class Within:
 
 
 def order_kind(kind: pa.DataType) -> tuple[object, ...] | None:
-    """What two types must share to be compared by order; None for types without one here."""
+    """The property that two types must share to be compared by order; None for types without one here."""
     if pa.types.is_dictionary(kind):
         return order_kind(kind.value_type)
     if pa.types.is_timestamp(kind):
@@ -114,7 +114,7 @@ def _finer(times: pa.Array, per_second: int) -> I64:
 
 @dataclass(frozen=True, slots=True)
 class PairCheck:
-    """What a pair of a stream row and a master row must fulfil beside equal keys.
+    """A condition on pairs of a stream row and a master row beside equal keys.
 
     `equal` are columns, the stream's and the master's, that must be equal too. With overlap="error" a stream row that
     has several master rows is a `DataError`.

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.relation import Closed
-from dovetail.joins.interval.request import MIN_MEMORY, CountOptions, Invalid, parse_interval
+from dovetail.joins.interval.request import CountOptions, Invalid, parse_interval
 from dovetail.joins.interval.request import Request as PairRequest
 from dovetail.request import (
     DEFAULT_MEMORY,
+    MIN_MEMORY,
     Distance,
     Keys,
     one_of,

@@ -62,13 +62,16 @@ def _override(data: dict[str, Any], overrides: Sequence[str], problems: Problems
         name, equals, text = one.partition("=")
         parts = [part.strip() for part in name.split(".")]
         if not equals or len(parts) < 2 or not all(parts):
-            raise PlanError(f"--set {one!r} is not key=value; write for example --set join.enriched.memory=20MB.")
+            raise PlanError(
+                f"--set {one!r} is not key=value; write for example --set join.enriched.memory=20MB.", argument="set"
+            )
         table: Any = data
         for part in parts[:-1]:
             table = table.setdefault(part, {}) if isinstance(table, dict) else None
         if not isinstance(table, dict):
             raise PlanError(
-                f"--set {one!r}: {'.'.join(parts[:-1])} is a value, not a table; see the file for its keys."
+                f"--set {one!r}: {'.'.join(parts[:-1])} is a value, not a table; see the file for its keys.",
+                argument="set",
             )
         table[parts[-1]] = _override_value(text)
 

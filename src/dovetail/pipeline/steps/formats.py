@@ -23,7 +23,7 @@ def known_format(spark: SparkSession, name: str, argument: str | None = None) ->
 
 
 def with_remedy(spark: SparkSession, said: str) -> str:
-    """What Spark says of a query, with the line that brings Avro if Spark lacks it."""
+    """Spark's message about a query, with the line that brings Avro if Spark lacks it."""
     return f"{said}; {_remedy(spark, 'avro')}" if "AVRO_NOT_LOADED" in said else said
 
 

@@ -64,7 +64,7 @@ def uninstall_rule(spark: SparkSession) -> None:
 
 
 def explain_joins(frame: DataFrame) -> str:
-    """What the rule of `dovetail.install` makes of the joins of a query: a line for each, with the reason.
+    """A line for each join of a query: what the rule of `dovetail.install` makes of it, and why.
 
     A line begins with "by bins" or with "left to Spark". Planning may run small jobs. A text without lines: the query
     has no join, or the session does not have the rule.

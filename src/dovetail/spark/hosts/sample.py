@@ -16,10 +16,10 @@ from dovetail.spark.frames import RESERVED
 from dovetail.spark.inputs import UNKNOWN_BYTES, known_bytes, rows_at_most
 
 SAMPLE_ROWS = 4096  # of each input
-SMALL_BYTES = 4 << 20  # inputs that Spark estimates smaller are not sampled
+SMALL_BYTES = 4 << 20  # inputs that Spark estimates smaller are read whole, or not sampled
 _SAMPLED_BYTES = 64 << 20  # bytes of a larger input that are read for a sample
 _ROOM = 4  # rows that are drawn for each row of a sample, where the number of rows is known
-_SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
+SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
 _RANDOM = f"{RESERVED}random"
 
 
@@ -67,7 +67,7 @@ def _drawn(sources: Sequence[Source], shares: Sequence[float]) -> list[Sample]:
     parts = []
     for number, (source, share) in enumerate(zip(sources, shares, strict=True)):
         each = f"explode(array({', '.join(source.positions)})) as p"
-        chosen = source.frame.selectExpr("*", f"rand({_SEED + number}) as {_RANDOM}").where(
+        chosen = source.frame.selectExpr("*", f"rand({SEED + number}) as {_RANDOM}").where(
             f"{_RANDOM} < {double_literal(share)}"
         )
         kept = chosen.where(source.usable).orderBy(_RANDOM).limit(SAMPLE_ROWS)

@@ -1,4 +1,4 @@
-"""What the parts of the XML scanner share: how they are compiled, and the codes that they exchange.
+"""Codes that the parts of the XML scanner exchange, and how these parts are compiled.
 
 The scanner is some seventy small functions that are compiled as one kernel. Numba optimises each compiled function
 together with all that it calls, and compiles it once more for every constant that it is called with. So what is called
@@ -85,7 +85,7 @@ FAULTS = (
     "markup that XML does not have",
     "a tag that is not closed",
 )
-"""What is wrong, by number."""
+"""Messages of faults, by number."""
 (
     BAD_CHARACTER,
     BAD_UTF8,

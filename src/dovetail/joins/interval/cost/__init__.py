@@ -8,18 +8,9 @@ lambda the arrival rate, d the duration, L the active rows, F frames, T_f tuples
 """
 
 from dovetail.joins.interval.cost.choose import ALGORITHMS, Choice, MixedCost, Price, choose
-from dovetail.joins.interval.cost.model import (
-    Algorithm,
-    CostModel,
-    Variant,
-    estimate_after,
-    estimate_before,
-    expected_pairs,
-    join_estimate,
-    join_estimate_at,
-)
+from dovetail.joins.interval.cost.model import Algorithm, CostModel, expected_pairs
 from dovetail.joins.interval.cost.partitions import DisjointPartitionCost, OverlapPartitionCost, choose_slots
-from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics, length_classes, summarise
+from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics
 from dovetail.joins.interval.cost.sweeps import ForwardScanCost, SortMergeCost, TimeSweepCost, freed_share
 
 __all__ = [
@@ -36,15 +27,8 @@ __all__ = [
     "Price",
     "SortMergeCost",
     "TimeSweepCost",
-    "Variant",
     "choose",
     "choose_slots",
-    "estimate_after",
-    "estimate_before",
     "expected_pairs",
     "freed_share",
-    "join_estimate",
-    "join_estimate_at",
-    "length_classes",
-    "summarise",
 ]

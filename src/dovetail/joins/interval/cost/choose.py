@@ -10,7 +10,7 @@ from typing import Final
 
 from dovetail.engine.profile import Profile
 from dovetail.errors import PlanError
-from dovetail.joins.interval.cost.model import Algorithm, CostModel, Variant, expected_pairs
+from dovetail.joins.interval.cost.model import Algorithm, CostModel, expected_pairs
 from dovetail.joins.interval.cost.partitions import DisjointPartitionCost, OverlapPartitionCost, choose_slots
 from dovetail.joins.interval.cost.sampled import SWEEPS, SampledSide, follow
 from dovetail.joins.interval.cost.statistics import FrameMemory, IntervalStatistics
@@ -30,8 +30,8 @@ class MixedCost:
     """One local join of mixed inputs; for inputs of a single duration the same figures as its simple model.
 
     Comparisons are summed over pairs of subrelations. Memory and I/O take the worst case: every row as long as the
-    longest, all arriving at the summed rate. `slots` and `refined` are OIP's;
-    slots of 0 are chosen once for the whole inputs.
+    longest, all arriving at the summed rate. `slots` are OIP's; 0 becomes
+    the number that is best for the whole inputs.
     Reference: Carman 2020, 4.4.6, equations 4.66 to 4.72; docs/algorithms/interval.md, 4.8.
     """
 
@@ -39,9 +39,7 @@ class MixedCost:
     r: IntervalStatistics
     s: IntervalStatistics
     memory: FrameMemory
-    variant: Variant = "corrected"
     slots: int = 0
-    refined: bool = False
 
     def __post_init__(self) -> None:
         if self.algorithm not in MODELS:
@@ -50,15 +48,10 @@ class MixedCost:
             chosen = choose_slots(self.r, self.s, self.memory.tuples_per_frame(self.s.tuple_bytes))
             object.__setattr__(self, "slots", chosen)
 
-    @property
-    def corrected(self) -> bool:
-        """Whether slips of the source are removed."""
-        return self.variant == "corrected"
-
     def _model(self, r: IntervalStatistics, s: IntervalStatistics) -> CostModel:
         if self.algorithm == "oip":
-            return OverlapPartitionCost(r, s, self.memory, self.variant, self.slots, self.refined)
-        return MODELS[self.algorithm](r, s, self.memory, self.variant)
+            return OverlapPartitionCost(r, s, self.memory, self.slots)
+        return MODELS[self.algorithm](r, s, self.memory)
 
     def _pairs(self) -> list[CostModel]:
         return [self._model(a, b) for a, b in product(self.r.subrelations(), self.s.subrelations())]
@@ -84,14 +77,8 @@ class MixedCost:
             return self.r.active / t_f_r + self.s.active / t_f_s
         if self.algorithm == "forward_scan":
             held_r = self.s.max_duration * self.r.arrival_rate / t_f_r
-            return held_r + self._longest_r() * self.s.arrival_rate / t_f_s
+            return held_r + self.r.max_duration * self.s.arrival_rate / t_f_s
         return self.worst_case().needed_frames()
-
-    def _longest_r(self) -> float:
-        # (4.70) as printed lets the number of S's classes bound the search among R's
-        if self.corrected or not self.r.classes:
-            return self.r.max_duration
-        return max(d for _, d in self.r.classes[: len(self.s.subrelations())])
 
     def available_frames(self) -> int:
         """Frames left for tuples."""
@@ -110,14 +97,12 @@ class MixedCost:
         return self.worst_case().frames_written()
 
     def frames_read(self) -> float:
-        """Frames read back by the spilling join; for OIP the sum over subrelations (4.71).
+        """Frames read back by the spilling join; for OIP the sum over subrelations of R (4.71).
 
-        Refined: subrelations of R only, because a block of S holds all of its subrelations.
+        A block of S holds all of its subrelations.
         """
-        if self.algorithm == "oip" and self.refined:
-            return sum(self._model(part, self.s).frames_read() for part in self.r.subrelations())
         if self.algorithm == "oip":
-            return sum(pair.frames_read() for pair in self._pairs())
+            return sum(self._model(part, self.s).frames_read() for part in self.r.subrelations())
         return self.worst_case().frames_read()
 
     def io(self) -> float:
@@ -132,20 +117,15 @@ class MixedCost:
         """
         if self.algorithm == "time_sweep":
             return self._sweep_cpu()
-        if not self.corrected:
-            return sum(pair.cpu() for pair in self._pairs())
         if self.algorithm == "oip":
             return max(self.join_size(), sum(pair.cpu() for pair in self._pairs()))
         return self._model(self.r, self.s).cpu()
 
     def _sweep_cpu(self) -> float:
-        pairs = self.join_size() if self.corrected else sum(pair.join_size() for pair in self._pairs())
         if not self.spills():
-            return pairs
-        worst = TimeSweepCost(self.r.worst_case(), self.s.worst_case(), self.memory, self.variant)
-        simple = not self.r.classes and not self.s.classes
-        counted_twice = 0.0 if self.corrected or simple else worst.join_size()
-        return pairs + counted_twice + worst.unproductive()
+            return self.join_size()
+        worst = TimeSweepCost(self.r.worst_case(), self.s.worst_case(), self.memory)
+        return self.join_size() + worst.unproductive()
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,15 +172,13 @@ class Price:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """The input of a price: both inputs, the join memory, and the variant of the equations."""
+    """The input of a price: both inputs, the relations, and the join memory."""
 
     left: IntervalStatistics
     right: IntervalStatistics
     memory: FrameMemory
     relations: tuple[str, ...] = ("overlapping",)
     strict: bool = False
-    variant: Variant = "corrected"
-    slots: int = 0
     samples: tuple[SampledSide, SampledSide] | None = None
     partitioning: FrameMemory | None = None
 
@@ -261,8 +239,7 @@ def _unpriced(setting: Setting, algorithm: Algorithm, swapped: bool) -> Price:
     r, s = (setting.right, setting.left) if swapped else (setting.left, setting.right)
     if not r.rows or not s.rows:
         return Price(algorithm, swapped, False, 0.0, setting.memory.frames, 0.0, 0.0)
-    refined, memory = setting.variant == "corrected", setting.memory_of(algorithm)
-    cost = MixedCost(algorithm, r, s, memory, setting.variant, setting.slots, refined)
+    cost = MixedCost(algorithm, r, s, setting.memory_of(algorithm))
     held = Price(
         algorithm=algorithm,
         swapped=swapped,
@@ -386,8 +363,6 @@ def choose(
     relations: Sequence[str] = ("overlapping",),
     strict: bool = False,
     unit_costs: Profile | None = None,
-    variant: Variant = "corrected",
-    slots: int = 0,
     samples: tuple[SampledSide, SampledSide] | None = None,
     partitioning: FrameMemory | None = None,
 ) -> Choice:
@@ -401,7 +376,7 @@ def choose(
     unknown = [a for a in algorithms if a not in MODELS]
     if unknown or not algorithms:
         raise PlanError(f"algorithms {unknown or 'none'} were given; choose among {', '.join(MODELS)}.")
-    setting = Setting(left, right, memory, tuple(relations), strict, variant, slots, samples, partitioning)
+    setting = Setting(left, right, memory, tuple(relations), strict, samples, partitioning)
     candidates = [(a, swapped) for a in algorithms for swapped in _orientations(a, left, right)]
     prices = [price(setting, a, swapped=swapped, unit_costs=unit_costs) for a, swapped in candidates]
     return Choice(tuple(sorted(prices, key=_rank)))

@@ -85,42 +85,6 @@ def _offsets(name: str, strict: bool) -> _Offsets:
     return _OFFSETS[name]
 
 
-Variant = Literal["corrected", "printed"]
-Place = Literal["single", "first", "middle", "last"]
-
-
-def join_estimate(r: IntervalStatistics, s: IntervalStatistics) -> float:
-    """JE (4.1): every row of R matches the S rows that start inside it or are active when it starts."""
-    return r.rows * s.arrival_rate * (r.duration + s.duration - 1)
-
-
-def estimate_before(r: IntervalStatistics, s: IntervalStatistics, variant: Variant = "corrected") -> float:
-    """Pairs that (4.1) assumes ahead of the range, JE_before (4.2).
-
-    Corrected: they are S rows that would have started before the range, so their duration counts, not R's.
-    """
-    d = s.duration if variant == "corrected" else r.duration
-    return r.arrival_rate * s.arrival_rate * d * (d - 1) / 2
-
-
-def estimate_after(r: IntervalStatistics, s: IntervalStatistics, variant: Variant = "corrected") -> float:
-    """Pairs that (4.1) assumes behind the range, JE_after (4.2); corrected as `estimate_before`."""
-    d = r.duration if variant == "corrected" else s.duration
-    return r.arrival_rate * s.arrival_rate * d * (d - 1) / 2
-
-
-def join_estimate_at(
-    place: Place, r: IntervalStatistics, s: IntervalStatistics, variant: Variant = "corrected"
-) -> float:
-    """Pairs whose R row starts in a partition that is the single, the first, a middle or the last one: (4.3), (4.4).
-
-    `r` and `s` describe the rows that start in that partition.
-    """
-    before = estimate_before(r, s, variant) if place in ("single", "first") else 0.0
-    after = estimate_after(r, s, variant) if place in ("single", "last") else 0.0
-    return join_estimate(r, s) - before - after
-
-
 def lattice_pairs(n: float, m: float, low: float, high: float) -> float:
     """Pairs (x, y) of whole numbers, 0 <= x < n and 0 <= y < m, with low <= y - x <= high.
 
@@ -148,9 +112,9 @@ def expected_pairs(
 ) -> float:
     """Result rows of a join on any of `relations`, each pair once, summed over the classes of both inputs.
 
-    Equal to JE_single (4.3) for "overlapping" over one range, and exact when the same number of rows starts at every
-    instant; unlike (4.3) also right for inputs over different ranges and for durations beyond the range. Relations
-    that ask for equal durations are exact only where a class has a single length.
+    Equal to JE_single (Carman 2020, 4.3) for "overlapping" over one range, and exact when the same number of rows
+    starts at every instant. Unlike (4.3), it is also right for inputs over different ranges and for durations beyond
+    the range. Relations that ask for equal durations are exact only where a class has a single length.
     """
     names = tuple(relations)
     if not names:
@@ -175,30 +139,21 @@ class CostModel(ABC):
     """One local join of R (`r`, left) with S (`s`, right), each of one duration, in a join memory.
 
     `frames_written`, `frames_read`, `io` and `n_spills` describe the spilling run; they are undefined if `spills()` is
-    false. CPU is the number of comparisons, I/O the frames that the join itself writes and reads. `variant="printed"`
-    evaluates the equations as the source has them, `"corrected"` with their slips removed and the number of spills per
-    phase kept from going negative.
+    false. CPU is the number of comparisons, I/O the frames that the join itself writes and reads. Slips of the source's
+    equations are removed, and the number of spills per phase does not go negative.
     Reference: Carman 2020, 4.2 to 4.4; docs/algorithms/interval.md, 4.1 to 4.7.
     """
 
     r: IntervalStatistics
     s: IntervalStatistics
     memory: FrameMemory
-    variant: Variant = "corrected"
 
     name: ClassVar[Algorithm]
     reserved_frames: ClassVar[int]
 
     def __post_init__(self) -> None:
-        if self.variant not in ("corrected", "printed"):
-            raise PlanError(f"unknown variant {self.variant!r}; it is 'corrected' or 'printed'.")
         if not self.r.rows or not self.s.rows:
             raise PlanError("an input without rows has no cost model; such a join returns nothing and reads nothing.")
-
-    @property
-    def corrected(self) -> bool:
-        """Whether slips of the source are removed."""
-        return self.variant == "corrected"
 
     @property
     def t_f_r(self) -> int:
@@ -232,9 +187,7 @@ class CostModel(ABC):
 
     def join_size(self) -> float:
         """Pairs in the result, JE_single (4.3)."""
-        if self.corrected:
-            return expected_pairs(self.r, self.s)
-        return join_estimate_at("single", self.r, self.s, "printed")
+        return expected_pairs(self.r, self.s)
 
     @abstractmethod
     def needed_frames(self) -> float:
@@ -278,11 +231,10 @@ class Phases:
     cool_down: float
 
     @classmethod
-    def of(cls, total: float, warm_up: float, cool_down: float, *, bounded: bool) -> Phases:
-        """`total` spills in phases; `bounded` keeps the outer phases from counting more spills than there are."""
-        if bounded:
-            warm_up = min(warm_up, total)
-            cool_down = min(cool_down, total - warm_up)
+    def of(cls, total: float, warm_up: float, cool_down: float) -> Phases:
+        """`total` spills in phases; the outer phases count no more spills than there are."""
+        warm_up = min(warm_up, total)
+        cool_down = min(cool_down, total - warm_up)
         return cls(warm_up, total - warm_up - cool_down, cool_down)
 
 

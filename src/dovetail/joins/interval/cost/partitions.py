@@ -71,14 +71,13 @@ def _next_slots(
 class OverlapPartitionCost(CostModel):
     """OIP with `slots` slots (k); 0 becomes what `choose_slots` picks.
 
-    A slot group i holds the partitions that span i slots. Two things in the equations differ from what the join does,
-    and `refined=True` follows the join: tuples that reach past the end of the range, which the equations leave out, get
-    slots of their own; and R is read once per block of S that fits memory, not once per S partition.
-    Reference: Carman 2020, 4.4.4, equations 4.48 to 4.58; docs/algorithms/interval.md, 4.6. `refined` is ours.
+    A slot group i holds the partitions that span i slots. The model follows the join where the equations do not:
+    tuples that reach past the end of the range, which the equations leave out, get slots of their own; and R is read
+    once per block of S that fits memory, not once per S partition.
+    Reference: Carman 2020, 4.4.4, equations 4.48 to 4.58; docs/algorithms/interval.md, 4.6.
     """
 
     slots: int = 0
-    refined: bool = False
 
     name: ClassVar[Algorithm] = "oip"
     reserved_frames: ClassVar[int] = 2
@@ -96,8 +95,8 @@ class OverlapPartitionCost(CostModel):
         return self.slots
 
     def available_frames(self) -> int:
-        """Frames beside R input and output (4.48); the printed test adds the two instead of subtracting them."""
-        return self.memory.frames - (self.reserved_frames if self.corrected else -self.reserved_frames)
+        """Frames beside R input and output (4.48)."""
+        return self.memory.frames - self.reserved_frames
 
     def needed_frames(self) -> float:
         """Frames of S, left side of (4.48): the partitions of R's first slot need S up to its last partition."""
@@ -113,8 +112,7 @@ class OverlapPartitionCost(CostModel):
         Corrected: + 1 where the source prints - 1 (for K = 5 and d = 13 the starts 0, 1 and 2, so three).
         """
         width = self.slot_width()
-        room = math.ceil(x.duration / width) * width - x.duration
-        return min(width, room + 1) if self.corrected else room - 1
+        return min(width, math.ceil(x.duration / width) * width - x.duration + 1)
 
     def groups(self, x: IntervalStatistics) -> Iterator[tuple[int, float]]:
         """Non-empty slot groups of one input, with the tuples of each partition in them (4.53)."""
@@ -124,8 +122,8 @@ class OverlapPartitionCost(CostModel):
         return ((i, size) for i, size in sizes if size != 0)
 
     def group_partitions(self, i: int) -> float:
-        """Partitions that span `i` slots, |sl_i|; refined: one from every slot in which rows start."""
-        return self.used_slots() if self.refined else self.k - i + 1
+        """Partitions that span `i` slots, |sl_i|: one from every slot in which rows start."""
+        return self.used_slots()
 
     def used_slots(self) -> float:
         """Slots that the range covers, which are fewer than k when the rounded width overshoots it."""
@@ -136,9 +134,7 @@ class OverlapPartitionCost(CostModel):
 
         Corrected: counted directly, since the closed form only holds while k - i + 1 >= j - 1.
         """
-        if self.corrected:
-            return lattice_pairs(self.group_partitions(i), self.group_partitions(j), 1 - j, i - 1)
-        return self.group_partitions(i) * (i + j - 1) - j * (j - 1)
+        return lattice_pairs(self.group_partitions(i), self.group_partitions(j), 1 - j, i - 1)
 
     def partition_frames(self, tuples: float, tuples_per_frame: int) -> int:
         """Frames of a partition (4.54)."""
@@ -156,7 +152,7 @@ class OverlapPartitionCost(CostModel):
         """Blocks of S, each as large as memory beside R input and output."""
         return math.ceil(self.f_s / (self.memory.frames - self.reserved_frames))
 
-    def block_frames_read(self) -> float:
+    def frames_read(self) -> float:
         """Frames of the R partitions that overlap a block of S, summed over blocks.
 
         S is ordered by end slot. A block touches the end slots of its tuples and reaches back by the longest of
@@ -171,20 +167,6 @@ class OverlapPartitionCost(CostModel):
         )
         return self.n_blocks() * per_block
 
-    def frames_read(self) -> float:
-        """R partitions per overlapping S partition and pass over it: (4.56), and (4.57) without its first term.
-
-        Refined: R partitions per block of S, `block_frames_read`.
-        """
-        if self.refined:
-            return self.block_frames_read()
-        return sum(
-            self.partition_joins(i, j)
-            * math.ceil(self.partition_frames(t_s, self.t_f_s) / self.memory.frames)
-            * self.partition_frames(t_r, self.t_f_r)
-            for (i, t_r), (j, t_s) in product(self.groups(self.r), self.groups(self.s))
-        )
-
     def cpu(self) -> float:
         """Nested loops over every overlapping pair of partitions (4.58)."""
         return sum(
@@ -197,7 +179,7 @@ class OverlapPartitionCost(CostModel):
 class DisjointPartitionCost(CostModel):
     """DIP: S is joined in batches held whole, R is read once per batch.
 
-    Overflow passes of the partitioning are not in the source's I/O; `overflow_frames` has them.
+    Overflow passes of the partitioning are not in the source's I/O, nor here.
     Reference: Carman 2020, equations 4.59 to 4.65 and 4.72; docs/algorithms/interval.md, 4.7 and 4.8.
     """
 
@@ -205,17 +187,16 @@ class DisjointPartitionCost(CostModel):
     reserved_frames: ClassVar[int] = 2
 
     def available_frames(self) -> int:
-        """Frames beside input and output; the printed test adds the two reserved frames instead of subtracting them."""
-        reserved = self.reserved_frames if self.corrected else -self.reserved_frames
-        return self.memory.frames - reserved
+        """Frames beside input and output."""
+        return self.memory.frames - self.reserved_frames
 
     def needed_frames(self) -> float:
-        """Frames of R, and corrected of the larger input: S is partitioned in the same memory after R."""
-        return float(max(self.f_r, self.f_s) if self.corrected else self.f_r)
+        """Frames of the larger input: S is partitioned in the same memory after R."""
+        return float(max(self.f_r, self.f_s))
 
     def n_partitions(self, x: IntervalStatistics) -> float:
         """Disjoint partitions of one input, its active tuples: (4.60), (4.72)."""
-        return max(1.0, x.active) if self.corrected else x.active
+        return max(1.0, x.active)
 
     def partition_frames(self, x: IntervalStatistics) -> int:
         """Frames of one partition (4.61)."""
@@ -239,14 +220,6 @@ class DisjointPartitionCost(CostModel):
     def frames_read(self) -> float:
         """R once per batch and S once, (4.64) without its first term."""
         return self.n_batches() * self._all_partitions(self.r) + self._all_partitions(self.s)
-
-    def overflow_frames(self) -> float:
-        """Frames written and read again because a pass opens at most F_M - 1 partitions; ours, not part of `io`."""
-        return 2 * (self._overflow(self.r, self.f_r) + self._overflow(self.s, self.f_s))
-
-    def _overflow(self, x: IntervalStatistics, frames: int) -> float:
-        passes = self.n_partitions(x) / (self.memory.frames - 1)
-        return frames * sum(1 - p / passes for p in range(1, math.ceil(passes)))
 
     def cpu(self) -> float:
         """Pairs, and one comparison per R tuple and S tuple that ends with it (4.65)."""

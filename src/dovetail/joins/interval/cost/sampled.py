@@ -65,7 +65,7 @@ class Moved:
 
 
 def follow(algorithm: Algorithm, r: SampledSide, s: SampledSide, capacity: float) -> Moved:
-    """What a sweep of R and S holds and moves with `capacity` bytes for its active tuples; S is sort-merge's inner."""
+    """Rows that a sweep of R and S holds and moves with `capacity` bytes for active tuples; S is sort-merge's inner."""
     return _Followed(algorithm, (r, s), capacity).moved()
 
 

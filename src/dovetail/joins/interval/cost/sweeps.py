@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from dovetail.joins.interval.cost.model import Algorithm, CostModel, Phases, sum_to
@@ -51,7 +51,7 @@ class SortMergeCost(CostModel):
         grow, steady = self.spill_increment(), self.steady_spill()
         cool_down = math.floor((steady - self.last_spill()) / grow)
         warm_up = math.floor((steady - self.first_spill()) / grow)
-        return Phases.of(self.n_spills(), warm_up, cool_down, bounded=self.corrected)
+        return Phases.of(self.n_spills(), warm_up, cool_down)
 
     def frames_written(self) -> float:
         """R once, because replayed tuples stay in their file (4.14)."""
@@ -76,12 +76,7 @@ class SortMergeCost(CostModel):
         return self.steady_frames() + self.cool_down_frames() + self.warm_up_frames()
 
     def cpu(self) -> float:
-        """Pairs, and one comparison per R tuple that finds the end of its matches (4.19).
-
-        Printed: joins of single instants are said to need no such comparison. The procedure makes it.
-        """
-        if not self.corrected and self.r.duration == self.s.duration == 1:
-            return self.join_size()
+        """Pairs, and one comparison per R tuple that finds the end of its matches (4.19)."""
         return self.join_size() + self.unproductive()
 
     def unproductive(self) -> float:
@@ -142,7 +137,7 @@ class TimeSweepCost(CostModel):
     def phases(self) -> tuple[Phases, Phases]:
         """Spills per phase of R and of S: (4.25), (4.26)."""
         parts = zip(self.totals(), self.steady_spill(), self.spill_increment(), strict=True)
-        first, second = (Phases.of(n, 0, math.floor(x / inc), bounded=self.corrected) for n, x, inc in parts)
+        first, second = (Phases.of(n, 0, math.floor(x / inc)) for n, x, inc in parts)
         return first, second
 
     def frames_written(self) -> float:
@@ -204,7 +199,7 @@ class ForwardScanCost(CostModel):
         held_r, held_s = self.held_frames()
         if held_s >= held_r:
             return self
-        return ForwardScanCost(self.s, self.r, self.memory, self.variant)
+        return replace(self, r=self.s, s=self.r)
 
     def before_c(self) -> float:
         """Frames of R up to the start of the last S tuple in memory, c (4.35).
@@ -214,9 +209,7 @@ class ForwardScanCost(CostModel):
         frames = self.r.duration * self.r.arrival_rate / self.t_f_r
         if self.r.duration * self.s.arrival_rate / self.t_f_s > self.memory.frames:
             return frames
-        d = self.r.duration if self.corrected else self.s.duration
-        shared = frames - (self.memory.frames - d * self.s.arrival_rate / self.t_f_s)
-        return max(0.0, shared) if self.corrected else shared
+        return max(0.0, frames - (self.memory.frames - self.r.duration * self.s.arrival_rate / self.t_f_s))
 
     def during_c(self) -> float:
         """Frames of R while c lasts (4.36)."""
@@ -235,7 +228,7 @@ class ForwardScanCost(CostModel):
         """Spills per phase: (4.39), (4.40), (4.41)."""
         warm_up = math.ceil(self.before_c() / self.spill_increment())
         cool_down = math.ceil(self.during_c() / self.spill_increment())
-        return Phases.of(self.n_spills(), warm_up, cool_down, bounded=self.corrected)
+        return Phases.of(self.n_spills(), warm_up, cool_down)
 
     def frames_written(self) -> float:
         """R once (4.42)."""

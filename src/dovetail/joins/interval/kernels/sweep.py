@@ -1,4 +1,4 @@
-"""What the interval sweeps share: rows of two sides, the pair rule, and the state that lets a sweep stop and go on.
+"""Parts of the interval sweeps: rows of two sides, the pair rule, and the state that lets a sweep stop and go on.
 
 A sweep is a loop over two windows of rows. It stops whenever it needs more rows, has filled its output or its memory,
 and says so with a status; the caller helps and calls again. Everything it must remember is in one int64 array, at the
@@ -104,13 +104,13 @@ def holds_between(rule: Rule, side: int, start: int, end: int, other_start: int,
 
 @inlined
 def span_weight(rows: Rows, first: int, last: int) -> int:
-    """What the rows from `first` to before `last` add to the memory in use."""
+    """Bytes that the rows from `first` to before `last` add to the memory in use."""
     return int(rows.weight[last] - rows.weight[first]) if rows.weight.size > 0 else rows.each * (last - first)
 
 
 @inlined
 def weight_of(rows: Rows, row: int) -> int:
-    """What one row adds to the memory in use."""
+    """Bytes that one row adds to the memory in use."""
     return span_weight(rows, row, row + 1)
 
 

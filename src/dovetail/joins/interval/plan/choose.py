@@ -26,7 +26,6 @@ from dovetail.joins.interval.plan.native import (
 from dovetail.joins.interval.plan.ranges import RangeCells, RangesRoute, range_cells
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.joins.interval.plan.statistics import (
-    SMALL_BYTES,
     SMALL_ROWS,
     Inputs,
     SideStatistics,
@@ -36,6 +35,7 @@ from dovetail.joins.interval.plan.statistics import (
 from dovetail.joins.interval.relation import Relation, strategy
 from dovetail.joins.interval.request import OPERATORS, Request
 from dovetail.spark.frames import parallelism
+from dovetail.spark.hosts.sample import SMALL_BYTES
 from dovetail.spark.inputs import known_bytes, rows_at_most, spark_only
 
 if TYPE_CHECKING:

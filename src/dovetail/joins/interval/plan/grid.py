@@ -22,12 +22,12 @@ from dovetail.joins.interval.plan.bins import ROW_COST, Span, explode_bins, poin
 from dovetail.joins.interval.plan.cells import CELL_COLUMNS
 from dovetail.joins.interval.plan.sides import Side
 from dovetail.spark.hosts.batch import copied_to_tasks
+from dovetail.spark.hosts.sample import SEED
 
 SAMPLED = 1 << 15  # rows of a side
 CUTS = (4, 8, 16, 32, 64, 128, 256, 512)  # numbers of cells along a column
 MOST_TARGETS = 1 << 19  # copies of one row in every sampled cell, as a table that Spark sends to all tasks
 _UNSEEN_PLACED, _UNSEEN_COPIED = -1, -2  # cells of placed and of copied rows in cells without a sampled row
-_SEED = 20  # the same inputs give the same plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +117,7 @@ class GridSample:
         for number, (frame, name) in enumerate(((left, "left"), (right, "right"))):
             columns = [f"{getattr(axis, name)} as p{n}" for n, axis in enumerate(axes)]
             known = frame.selectExpr(f"{number} as side", *columns).dropna()
-            parts.append(known.orderBy(F.rand(_SEED)).limit(SAMPLED))
+            parts.append(known.orderBy(F.rand(SEED)).limit(SAMPLED))
         table = parts[0].union(parts[1]).toArrow()
         points = np.column_stack([table[f"p{n}"].to_numpy() for n in range(len(axes))])
         sides = table["side"].to_numpy()

@@ -22,13 +22,12 @@ from dovetail.engine.kernels.arrays import F64, I64, AnyArray
 from dovetail.joins.interval.plan.sides import Side, raise_inverted
 from dovetail.joins.interval.request import Request
 from dovetail.spark.frames import observation, observed, parallelism, quoted, unquoted
+from dovetail.spark.hosts.sample import SAMPLE_ROWS, SEED, SMALL_BYTES
 from dovetail.spark.inputs import known_bytes, plan_key, row_bytes
 from dovetail.spark.task import MetricsSink
 
-SMALL_BYTES = 4 << 20  # inputs whose bounds Spark estimates smaller are read whole
 SMALL_ROWS = 1 << 18  # of a partition that is read whole: files may hold more rows than their size suggests
 MEASURED_TEXTS = 16  # times the budget: texts of a larger side, which can hardly fit, are not measured
-SAMPLE_ROWS = 4096
 _SAMPLED_EACH = 2048  # rows that the first tasks of all cores would sample together, were each to stop there
 _POSITION = 2**33  # Spark numbers the rows of a partition in the low bits of monotonically_increasing_id
 ROW_IN_PARTITION = f"monotonically_increasing_id() % {_POSITION}L"
@@ -46,7 +45,6 @@ _AGGREGATES = (
 )
 Question: TypeAlias = tuple[Any, ...]
 """The key of cached statistics of a DataFrame."""
-_SEED = 20  # fixed: the same inputs give the same plan, and Spark finds the code it compiled for it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -233,7 +231,7 @@ def _sampled(asked: list[_Asked]) -> list[SideStatistics]:
         watched.append(observation(points, f"side {number}"))
         passed = points.observe(watched[-1], *map(F.expr, _AGGREGATES))
         parts.append(
-            passed.selectExpr("side", "id", "start", "end", "kh", "ok", f"rand({_SEED}) as chance").where(taken)
+            passed.selectExpr("side", "id", "start", "end", "kh", "ok", f"rand({SEED}) as chance").where(taken)
         )
     sample = reduce(DataFrame.union, parts)
     columns = _columns(sample)
@@ -350,6 +348,6 @@ def _evened(rows: dict[str, AnyArray], each: float, usable: int) -> Sample:
     taken = taken[np.argsort(rows["id"][taken])]  # the same rows give the same sample, whatever order they come in
     chance = np.minimum(1.0, each / (1.0 + rows["id"][taken] % _POSITION))
     wanted = min(chance.min(initial=1.0), SAMPLE_ROWS / max(1, usable))
-    rng = np.random.default_rng(_SEED)
+    rng = np.random.default_rng(SEED)
     kept = taken[rng.permutation(np.flatnonzero(rng.random(len(chance)) * chance < wanted))]
     return Sample(rows["start"][kept], rows["end"][kept], rows["kh"][kept].astype(np.int64), usable)

@@ -50,7 +50,8 @@ class Target:
             found, path = system_at(self.uri, self.access)
         except (pa.ArrowInvalid, OSError) as problem:
             raise PlanError(
-                f"cannot write to {self.uri!r}: {problem}; give a local path, s3a:, or a URI that Arrow knows"
+                f"cannot write to {self.uri!r}: {problem}; give a local path, s3a:, or a URI that Arrow knows",
+                argument="path",
             ) from problem
         return found, path.rstrip("/")
 
@@ -81,7 +82,9 @@ def new_target(
     system, place = target.filesystem()
     inside = system.get_file_info(fs.FileSelector(place, allow_not_found=True))
     if inside and mode == "error":
-        raise PlanError(f"{path!r} exists and is not empty; choose another place or pass mode='overwrite'")
+        raise PlanError(
+            f"{path!r} exists and is not empty; choose another place or pass mode='overwrite'", argument="path"
+        )
     return target
 
 

@@ -67,13 +67,13 @@ def empty_areas(attributes: I64, block_rows: int, seed: int, policy: int, slots:
 
 
 def no_bands(relations: int, attributes: int) -> I64:
-    """What `Areas.near` is where rows are ordered by their keys alone."""
+    """The value of `Areas.near` where rows are ordered by their keys alone."""
     return np.tile(np.arange(attributes, dtype=np.int64), (relations, 1))
 
 
 @inlined
 def order_of(rows: Rows, s: Areas, r: int, a: int) -> Order:
-    """What the rows of an input are ordered by in the index of an attribute."""
+    """The order of an input's rows in the index of an attribute."""
     return Order(rows.keys[a], rows.keys[s.near[r, a]], rows.ats)
 
 

@@ -21,14 +21,18 @@ from dovetail.joins.online.kernels.rows import (
     DONE,
     DROPPED,
     EMIT,
+    ENOUGH_PROBES,
     FOUND,
     FULL,
     GONE,
+    MATCHES,
     N_FREE,
     NEXT,
     NO_SLOT,
+    PROBES,
     RESULTS,
     SIDE,
+    SPACE,
     STAGE,
     STUCK,
     TO_ENTER,
@@ -68,9 +72,6 @@ from dovetail.joins.online.kernels.table import (
     queue_slots,
     take,
 )
-
-ENOUGH_PROBES = 100
-MATCHES, SPACE, PROBES = range(3)
 
 
 class Search(NamedTuple):

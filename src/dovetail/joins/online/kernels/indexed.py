@@ -26,13 +26,17 @@ from dovetail.joins.online.kernels.rows import (
     COMPARED,
     DONE,
     EMIT,
+    ENOUGH_PROBES,
     FOUND,
     FULL,
+    MATCHES,
     N_FREE,
     NEXT,
     NO_SLOT,
+    PROBES,
     RESULTS,
     SIDE,
+    SPACE,
     STAGE,
     STUCK,
     TO_ENTER,
@@ -51,7 +55,6 @@ from dovetail.joins.online.kernels.rows import (
 )
 from dovetail.joins.online.kernels.tree import Trees, empty_trees, first_from, insert_node
 
-ENOUGH_PROBES = 100
 _MIN, _MAX = -(2**63), 2**63 - 1
 
 
@@ -84,7 +87,6 @@ class Stack(NamedTuple):
 LOW, HIGH, NEAR_LOW, NEAR_HIGH = range(4)
 DEPTH, FRESH, PENDING = range(3)
 """Places in `Stack.meta`: depth, whether it was just entered, whether a combination waits for room."""
-MATCHES, SPACE, PROBES = range(3)
 O_RELATION, O_PARENT, O_EDGE, O_END = range(4)
 
 

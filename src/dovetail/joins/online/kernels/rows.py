@@ -38,6 +38,10 @@ CLOCK, N_FREE, BYTES, HELD, MAX_BYTES, MAX_ROWS, CODED, EMIT, RESULTS, COMPARED 
 """Places in `Rows.meta`: last tick, free slots, bytes and rows in memory, their limits, whether rows have a code
 besides the key, whether combinations are written or only counted, how many there were, and rows that probes looked at
 since last asked."""
+MATCHES, SPACE, PROBES = range(3)
+"""Places of what is counted of probes: matches, rows that could have matched, and probes."""
+ENOUGH_PROBES = 100
+"""Probes from which their counts decide the order of the next ones."""
 ROW_BYTES = 8 * 2 + 4 * 2 + 1
 KEY_BYTES = 8
 
@@ -197,7 +201,7 @@ def let_go(rows: Rows, out: Outcome, slot: int, side: int) -> None:
 
 @kernel
 def close_flush(out: Outcome, first: int, side: int, bucket: int, kind: int, tick: int) -> None:
-    """What left since `first` is one flush; nothing is listed if that is nothing."""
+    """List the rows that left since `first` as one flush; nothing if there are none."""
     if out.n[GONE] > first:
         head = out.n[HEADS]
         out.heads[head, H_SIDE], out.heads[head, H_BUCKET], out.heads[head, H_KIND] = side, bucket, kind

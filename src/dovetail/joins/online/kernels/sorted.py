@@ -88,7 +88,7 @@ def key_of(rows: Rows, slot: int) -> int:
 
 @inlined
 def by_code(rows: Rows) -> Order:
-    """What rows with two keys are ordered by in the trees: the first, then the last."""
+    """The order of rows with two keys in the trees: the first, then the last."""
     return Order(rows.keys[0], rows.keys[len(rows.keys) - 1], rows.ats)
 
 

@@ -32,7 +32,7 @@ class Trees(NamedTuple):
 
 
 class Order(NamedTuple):
-    """What rows of one index are ordered by, each by slot: key, then `near`, which may be the key itself, then tick."""
+    """The order of rows in one index, each by slot: key, then `near`, which may be the key itself, then tick."""
 
     key: I64
     near: I64

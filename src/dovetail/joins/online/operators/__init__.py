@@ -5,19 +5,14 @@ disk, `combinations` joins blocks of any number of inputs, and `block_loop` does
 rows.
 
 * `diner`: DINER. `miner`: MINER and MJoin, of many inputs.
-* `hash_joins`: SHJ, DPHJ, EHJ, and the baseline that evicts the oldest rows first.
+* `hash_joins`: SHJ, DPHJ and EHJ.
 * `probing_joins`: XJoin and RPJ, which probe blocks against memory. `merge_joins`: HMJ and PMJ, which merge runs.
 """
 
 from __future__ import annotations
 
 from dovetail.joins.online.operators.diner import Diner
-from dovetail.joins.online.operators.hash_joins import (
-    DoublePipelinedJoin,
-    EarlyHashJoin,
-    OldestFirst,
-    SymmetricHashJoin,
-)
+from dovetail.joins.online.operators.hash_joins import DoublePipelinedJoin, EarlyHashJoin, SymmetricHashJoin
 from dovetail.joins.online.operators.merge_joins import HashMergeJoin, ProgressiveMergeJoin
 from dovetail.joins.online.operators.miner import Miner, MJoin
 from dovetail.joins.online.operators.probing_joins import RateBasedJoin, XJoin
@@ -34,7 +29,5 @@ ALGORITHMS: dict[str, type[OnlineJoin]] = {
     "diner": Diner,
 }
 """Joins of two inputs."""
-BASELINES: dict[str, type[OnlineJoin]] = {"oldest": OldestFirst}
-"""Joins to compare with, which no source proposes."""
 MULTIWAY: dict[str, type[MultiJoin]] = {"mjoin": MJoin, "miner": Miner}
 """Joins of two inputs or more."""

@@ -116,7 +116,7 @@ class Done(NamedTuple):
 
 
 class Rules(Protocol):
-    """What was produced from disk, or from blocks in memory."""
+    """The combinations that were produced from disk, or from blocks in memory."""
 
     def has(self, blocks: Sequence[I64]) -> Bool:
         """Which combinations of blocks, given by relation, were produced."""

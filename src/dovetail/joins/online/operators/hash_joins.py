@@ -1,4 +1,4 @@
-"""Joins over a hash index: SHJ, DPHJ, EHJ, and oldest first.
+"""Joins over a hash index: SHJ, DPHJ and EHJ.
 
 `HashIndex` holds rows of all inputs by hash, in buckets that all inputs share; XJoin, RPJ, HMJ and MJoin use it too.
 """
@@ -22,7 +22,6 @@ from dovetail.joins.online.kernels.table import (
     DPHJ,
     EHJ,
     NEVER,
-    OLDEST,
     ONE_SIDE,
     Table,
     empty_table,
@@ -31,7 +30,6 @@ from dovetail.joins.online.kernels.table import (
 )
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
-from dovetail.joins.online.operators.block_loop import BlockLoop
 from dovetail.joins.online.operators.combinations import Combinations
 from dovetail.joins.online.operators.parts import Disk, Index
 from dovetail.joins.online.operators.spec import OnlineJoin
@@ -242,21 +240,3 @@ class FrozenPartitions(Disk):
     def renumber(self) -> None:
         """Partitions take rows in memory again."""
         self.index.table.frozen[:] = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OldestFirst(OnlineJoin):
-    """The oldest block of the side with more rows in memory leaves; blocks are joined as in DINER.
-
-    With f the share of each side that fits in memory, 2f - f² of the result comes online if the order is random.
-    A baseline of ours, not of the sources.
-    Reference: docs/algorithms/online.md, 6.4.
-    """
-
-    def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
-        """One bucket: the queue of all rows of a side."""
-        return HashIndex(fitted, keys, OLDEST, buckets=1)
-
-    def disk(self, join: OnlineOperator) -> Disk:
-        """The nested loop over blocks."""
-        return BlockLoop(join)

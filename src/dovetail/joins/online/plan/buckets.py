@@ -256,12 +256,12 @@ class OnlineCall:
 
     def _in_fixed_order(self, events: Sequence[Event]) -> list[Event]:
         """The same rows in an order that depends on the rows alone, since the order decides which pairs are owed."""
-        join, turns = self.task.join, list[list[Event]]()
+        join, inputs = self.task.join, list[list[Event]]()
         for side, name in enumerate(join.names):
             batches = [event.batch(join.schemas[name]) for event in events if event.side == side]
             ordered = in_fixed_order(batches, CHUNK_ROWS, CHUNK_BYTES) if batches else ()
-            turns.append([Event("push", side, rows=batch.serialize()) for batch in ordered])
-        return [event for some in zip_longest(*turns) for event in some if event is not None]
+            inputs.append([Event("push", side, rows=batch.serialize()) for batch in ordered])
+        return [event for some in zip_longest(*inputs) for event in some if event is not None]
 
     def _on_time(
         self, events: list[Event], lateness: Lateness | None, watermark: int | None
@@ -371,10 +371,10 @@ class OnlineCall:
         return True
 
     def _step(self, step: _Step) -> Answers:
-        turn, task = self._run(step), self.task
+        answers, task = self._run(step), self.task
         while True:
             try:
-                answer = next(turn)
+                answer = next(answers)
             except StopIteration as end:
                 report: dict[str, Any] = end.value
                 break

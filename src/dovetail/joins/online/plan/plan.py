@@ -127,7 +127,7 @@ class OnlinePlan:
 
 
 def _spreading(what: Pair, given: list[str], hot: list[HotKey]) -> str:
-    """What to do about hot keys beside those that were given."""
+    """The treatment of hot keys beside those that were given."""
     if what.how == "full":
         return (
             "a full join keeps each key in one partition: union the left join with the left_anti join of the inputs "
@@ -225,7 +225,7 @@ class Inputs:
         out = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in output])
         marked = streaming and self.end_of_input is not None
         sink = MetricsSink(self.first.sparkSession)
-        buckets = join.spread(self.partitions).count
+        buckets = join.bucket_rule(self.partitions).count
         most = resident_limit(self.first.sparkSession, terms.memory, buckets) if streaming else None
         task = OnlineTask(uuid.uuid4().hex, join, terms, asked, marked, answer.schema, out, sink, self.lateness, most)
         frames = [

@@ -61,13 +61,13 @@ class OnlineTask:
             return "by watermark"
         return "by clock" if self.request.reacts else "never"
 
-    def spread(self) -> BucketRule | MultiBucketRule:
+    def bucket_rule(self) -> BucketRule | MultiBucketRule:
         """Which buckets rows belong to, the same in every micro-batch and after every restart."""
-        return self.join.spread(self.buckets or state_partitions())
+        return self.join.bucket_rule(self.buckets or state_partitions())
 
     def exchange(self) -> AbstractContextManager[Exchange]:
         """The buckets of rows; rows without a key are in none."""
-        return nullcontext(self.spread())
+        return nullcontext(self.bucket_rule())
 
     def key_counter(self) -> KeyCounter:
         """Counts the keys that `hot` can name: equal columns of two inputs."""

@@ -100,7 +100,7 @@ class _State:
 
 @dataclass(frozen=True, slots=True)
 class _Rates:
-    """What one round of the iteration gives: per group of segments, and in all."""
+    """Results of one round of the iteration: per group of segments, and in all."""
 
     loads: F64
     by_oldest: F64

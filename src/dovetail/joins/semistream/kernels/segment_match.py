@@ -27,7 +27,7 @@ from dovetail.joins.semistream.kernels.waiting_pool import (
 )
 
 INNER, LEFT, SEMI, ANTI, ALL = range(5)
-"""What pairs are given: matches; these and misses; the first match; misses; all of LEFT for a later check."""
+"""The pairs that are given: matches; these and misses; the first match; misses; all of LEFT for a later check."""
 
 
 class Scratch(NamedTuple):

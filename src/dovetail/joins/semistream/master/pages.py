@@ -11,12 +11,12 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.storage.device import Device
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.semistream.cells import CellIndex
+from dovetail.joins.semistream.cells import CELL, CellIndex
 from dovetail.joins.semistream.keys import key_columns
 
 Order = Literal["key", "frequency", "none"]
 Counted = Literal["pages", "all", "before"]
-"""What row counts are exact: those of every page, or that of all pages together; or they are of an earlier version."""
+"""The exact row counts: those of every page, that of all pages together, or those of an earlier version."""
 PageOrder = Literal["key", "frequency", "hash", "none"]
 """The orders in which a page file can be written; one by hash is none to joins, but needs no entry a key to find it."""
 FOUND_BY_PAGE: tuple[PageOrder, ...] = ("key", "hash")
@@ -84,7 +84,7 @@ class Pages(Protocol):
 
     @property
     def counted(self) -> Counted:
-        """What `starts` counts."""
+        """The rows that `starts` counts."""
         ...
 
     @property
@@ -163,6 +163,22 @@ def ranges_of(pages: Pages) -> CellIndex | None:
     return pages.ranges if isinstance(pages, RangedPages) else None
 
 
+def found_by(pages: Pages) -> tuple[tuple[str, ...], tuple[str, str] | None]:
+    """The key, and the bounds of ranges if these are found by them."""
+    ranges = ranges_of(pages)
+    return (pages.key, None) if ranges is None else (ranges.form.ranged.key, ranges.form.ranged.bounds)
+
+
+def columns_text(schema: pa.Schema) -> str:
+    """The columns and their types, as errors show them."""
+    return ", ".join(f"{field.name} {field.type}" for field in schema if field.name != CELL)
+
+
+def key_text(key: tuple[str, ...], bounds: tuple[str, str] | None) -> str:
+    """The key and the bounds, as errors show them."""
+    return f"key {list(key)}" + ("" if bounds is None else f", bounds {list(bounds)}")
+
+
 def probed(pages: Pages) -> tuple[str, ...]:
     """The master columns that the stream's key columns are compared with."""
     ranges = ranges_of(pages)
@@ -219,3 +235,36 @@ class NoHistory:
     def prune(self, keep: int, also_held: bool = False) -> list[str]:
         """Nothing to remove."""
         raise UnsupportedError(f"{self} keeps no old versions, so there is nothing to prune.")
+
+
+class Source(Protocol):
+    """One kind of store: a small frozen value that can be pickled and opened anywhere."""
+
+    @property
+    def keeps_versions(self) -> bool:
+        """Whether versions other than the newest can be opened."""
+        ...
+
+    def version(self) -> str:
+        """The newest version now."""
+        ...
+
+    def open(self, version: str | None, device: Device | None) -> Pages:
+        """A version, by default the newest."""
+        ...
+
+    def by(self, key: tuple[str, ...], schema: pa.Schema) -> Source:
+        """The same rows, of this schema, looked up by columns that are part of the key."""
+        ...
+
+    def changed(self, old: str, new: str) -> I64 | None:
+        """Pages of `new` that differ from those of `old`; None if that is not known."""
+        ...
+
+    def prune(self, keep: int, also_held: bool = False) -> list[str]:
+        """Remove old versions that the store keeps itself."""
+        ...
+
+    def explain(self) -> str:
+        """The store in some lines."""
+        ...

@@ -345,5 +345,5 @@ def page_rows(page_bytes: int, row_bytes: float) -> int:
 def quoted(name: str) -> str:
     """An identifier as SQL takes it, whatever characters it has."""
     if "\0" in name or not name:
-        raise PlanError(f"{name!r} is not a name of a table or column.")
+        raise PlanError(f"{name!r} is not a name of a table or column.", argument="table")
     return '"' + name.replace('"', '""') + '"'

@@ -121,8 +121,8 @@ class RedisSource(NoHistory):
         form = key_form(self.schema, self.key)
         order = form.normal(columns)[0].sorted_rows()
         columns = tuple(column.take(pa.array(order)) for column in columns)
-        spread = pa.array(np.unique(np.linspace(0, max(len(names) - 1, 0), _SAMPLE).astype(np.int64))[: len(names)])
-        sample = self.rows([column.take(spread) for column in columns])
+        places = pa.array(np.unique(np.linspace(0, max(len(names) - 1, 0), _SAMPLE).astype(np.int64))[: len(names)])
+        sample = self.rows([column.take(places) for column in columns])
         row_bytes = max(1.0, sample.nbytes / max(sample.num_rows, 1))
         rows = max(1, int(self.page_bytes / row_bytes))
         normal, firsts = form.normal(columns)[0], np.arange(0, len(names), rows)
@@ -145,7 +145,7 @@ class RedisSource(NoHistory):
                 for values, kind in zip(columns, kinds, strict=True)
             )
         except pa.ArrowException as error:
-            raise DataError(f"{error}; {self._other_form(b'')}") from error
+            raise DataError(f"{error}; {self._other_form(b'')}", argument="prefix") from error
         for name, asked in zip(names, self._names(keys), strict=True):
             if asked.encode() != name:  # 007 for 7: a look-up would not find it
                 raise self._other_form(name)
@@ -156,7 +156,8 @@ class RedisSource(NoHistory):
         shown = f"{name.decode(errors='replace')!r} is" if name else "some are"
         return DataError(
             f"names that begin with {self.prefix!r} are not all of the form {self.prefix}{form}: {shown} not; give "
-            f"another prefix= or separator=."
+            f"another prefix= or separator=.",
+            argument="prefix",
         )
 
     def rows(self, key: Sequence[pa.Array]) -> pa.RecordBatch:
@@ -206,7 +207,9 @@ def _column(values: Sequence[bytes | None], column: pa.Field) -> pa.Array:
         raw = pa.array(values, pa.binary())
         return raw if pa.types.is_binary(column.type) else raw.cast(pa.string()).cast(column.type)
     except pa.ArrowException as error:
-        raise DataError(f"field {column.name!r} has a value that is not of type {column.type}: {error}") from error
+        raise DataError(
+            f"field {column.name!r} has a value that is not of type {column.type}: {error}", argument="schema"
+        ) from error
 
 
 def redis_source(
@@ -218,7 +221,9 @@ def redis_source(
         raise PlanError("the url does not begin with redis://; give redis://:password@host:port/0.", argument="uri")
     check_escaped(url)
     if not prefix:
-        raise PlanError("prefix is empty; name what the hashes of this table begin with, such as 'product:'.")
+        raise PlanError(
+            "prefix is empty; name what the hashes of this table begin with, such as 'product:'.", argument="prefix"
+        )
     form = key_form(schema, key)
     for name, kind in zip(form.names, form.types, strict=True):
         if not (pa.types.is_signed_integer(kind) or pa.types.is_string(kind)):
@@ -257,7 +262,9 @@ def as_config_errors(url: str) -> Iterator[None]:
     except Exception as error:  # those of the driver, which may not be installed
         reason = censored(" ".join(str(error).split()), [url])
         if "WRONGTYPE" in reason:
-            raise DataError(f"{reason}; rows are hashes: give a prefix that only hashes have.") from None
+            raise DataError(
+                f"{reason}; rows are hashes: give a prefix that only hashes have.", argument="prefix"
+            ) from None
         # The driver's own error is not kept as the cause: its text may show what is hidden here.
         raise ConfigError(
             f"cannot read from {shown(url)}: {reason}; check that the server runs and the password."

@@ -286,7 +286,9 @@ def arrow_column(values: Sequence[Any], kind: pa.DataType, name: str) -> pa.Arra
             return pa.array([None if value is None else Decimal(str(value)) for value in values], kind)
         return pa.array(values, kind)
     except (pa.ArrowException, ArithmeticError, ValueError, TypeError) as error:
-        raise DataError(f"column {name!r} has a value that is not of type {kind}: {error}; name its type.") from error
+        raise DataError(
+            f"column {name!r} has a value that is not of type {kind}: {error}; name its type.", argument="schema"
+        ) from error
 
 
 def key_condition(name: str, kind: pa.DataType) -> str:
@@ -332,7 +334,10 @@ def check_key_values(connection: sqlite3.Connection, table: str, schema: pa.Sche
         )
         wrong = [value for (value,) in connection.execute(sql)]
         if wrong:
-            raise DataError(f"key column {name!r} of {table!r} is of type {schema.field(name).type} but has {wrong}.")
+            raise DataError(
+                f"key column {name!r} of {table!r} is of type {schema.field(name).type} but has {wrong}.",
+                argument="key",
+            )
 
 
 @dataclass(frozen=True, slots=True)

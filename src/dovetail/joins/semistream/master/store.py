@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64
 from dovetail.engine.storage.device import Device
 from dovetail.engine.storage.files import access_of
-from dovetail.engine.storage.remote import S3_SCHEMES, Access
+from dovetail.engine.storage.remote import Access
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.master.lake.delta import delta_source
-from dovetail.joins.semistream.master.lake.iceberg import catalog_of, iceberg_source
+from dovetail.joins.semistream.master.lake.iceberg import iceberg_source
 from dovetail.joins.semistream.master.mysql.source import mysql_source
 from dovetail.joins.semistream.master.null_page import with_nulls
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
-from dovetail.joins.semistream.master.pages import Order, PageOrder, Pages, ranges_of
+from dovetail.joins.semistream.master.pages import Order, PageOrder, Pages, Source, columns_text, found_by, key_text
 from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.postgres.source import postgres_source
 from dovetail.joins.semistream.master.ranges import DEFAULT_RANGE
@@ -33,39 +33,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from dovetail.joins.semistream.plan.changes import Operation
-
-
-class Source(Protocol):
-    """One kind of store: a small frozen value that can be pickled and opened anywhere."""
-
-    @property
-    def keeps_versions(self) -> bool:
-        """Whether versions other than the newest can be opened."""
-        ...
-
-    def version(self) -> str:
-        """The newest version now."""
-        ...
-
-    def open(self, version: str | None, device: Device | None) -> Pages:
-        """A version, by default the newest."""
-        ...
-
-    def by(self, key: tuple[str, ...], schema: pa.Schema) -> Source:
-        """The same rows, of this schema, looked up by columns that are part of the key."""
-        ...
-
-    def changed(self, old: str, new: str) -> I64 | None:
-        """Pages of `new` that differ from those of `old`; None if that is not known."""
-        ...
-
-    def prune(self, keep: int, also_held: bool = False) -> list[str]:
-        """Remove old versions that the store keeps itself."""
-        ...
-
-    def explain(self) -> str:
-        """The store in some lines."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +71,9 @@ class MasterStore:
         """The page file at this path: local, or at an address that Spark knows (hdfs://, s3a://).
 
         Credentials are those of the running session.
+
+        >>> dovetail.MasterStore.open(f"{place}/names.pages").columns
+        ['id', 'name']
         """
         from dovetail.joins.semistream.plan.build import page_place
 
@@ -139,6 +109,10 @@ class MasterStore:
         bound is none. Ranges may overlap, and are then stored several times, unless `unique=True` refuses them. Then
         ranges of dates and timestamps may touch, and others if `closed` says that not both bounds belong to a range.
         There is no other `order`.
+
+        >>> bands = spark.createDataFrame([(0, 9, "child"), (10, 99, "adult")], "low int, high int, band string")
+        >>> dovetail.MasterStore.build(bands, f"{place}/bands.pages", bounds=("low", "high")).bounds
+        ('low', 'high')
         """
         from dovetail.joins.semistream.plan.build import build_pages
         from dovetail.joins.semistream.plan.build_ranges import build_ranges
@@ -156,6 +130,9 @@ class MasterStore:
 
         `log` has the key columns and a row for each access: past rows of the stream, or a sample. Running streams go on
         and adopt the new version as their `freshness` says. For `algorithm="x_hybridjoin"` and `"optimised_..."`.
+
+        >>> store.relayout(spark.createDataFrame([(2,), (2,), (1,)], "id int")).order
+        'frequency'
         """
         from dovetail.joins.semistream.plan.relayout import relaid
 
@@ -187,6 +164,10 @@ class MasterStore:
         if their ranges overlap little; row groups that share a key become one page. Otherwise only joins that read
         everything in turn work, and `explain` says why. Credentials of s3a:// are those of the running session. Old
         versions cannot be read again.
+
+        >>> spark.createDataFrame([(1, "red"), (2, "blue")], "id int, name string").write.parquet(f"{place}/c.parquet")
+        >>> dovetail.MasterStore.parquet(f"{place}/c.parquet", key="id").columns
+        ['id', 'name']
         """
         place, access = _address(path)
         return _named(ParquetSource(place, (key,) if isinstance(key, str) else tuple(key), access))
@@ -226,7 +207,9 @@ class MasterStore:
         >>> dovetail.MasterStore.iceberg(lake, "shop.colours", key="id").columns
         ['id', 'name']
         """
-        place, access = _address(table) if catalog is None else (str(table), _warehouse_access(catalog))
+        from dovetail.joins.semistream.plan.build import warehouse_access
+
+        place, access = _address(table) if catalog is None else (str(table), warehouse_access(catalog))
         return _named(iceberg_source(catalog, place, key, access))
 
     @staticmethod
@@ -243,6 +226,12 @@ class MasterStore:
         Have an index on the key: joins ask for many keys in one statement, and for ranges where all rows are wanted or
         keys are neither whole numbers nor text. Types are those that the columns were declared with; `schema` names
         columns and other types. A file in WAL mode can be read while it is written. Old versions cannot be read again.
+
+        >>> import sqlite3
+        >>> with sqlite3.connect(f"{place}/shop.db") as shop:
+        ...     _ = shop.execute("CREATE TABLE products (id INTEGER PRIMARY KEY, name TEXT)")
+        >>> dovetail.MasterStore.sqlite(f"{place}/shop.db", "products", key="id").columns
+        ['id', 'name']
         """
         return _named(sqlite_source(path, table, key, page, schema))
 
@@ -261,6 +250,10 @@ class MasterStore:
         are uuids or bytes. On a text key have one with COLLATE "C", for pages are ordered by bytes. The version moves
         with every transaction that writes anywhere in the server, unless `marker` is a query of your own whose single
         value changes when the table does. Each opened version is one snapshot. Old versions cannot be read again.
+
+        >>> dovetail.MasterStore.postgres("postgresql://shop@localhost:1/shop", "products", key="id")
+        Traceback (most recent call last):
+        dovetail.errors.ConfigError: ...
         """
         return _named(postgres_source(uri, table, key, page, marker))
 
@@ -280,6 +273,10 @@ class MasterStore:
         and with its housekeeping, unless `marker` is a query of your own whose single value changes when the table
         does: give one if a commit may take more than 5 ms from the server's log until others see it. Each opened
         version is one consistent snapshot. Old versions cannot be read again.
+
+        >>> dovetail.MasterStore.mysql("mysql://shop@127.0.0.1:1/shop", "products", key="id", page="64KB")
+        Traceback (most recent call last):
+        dovetail.errors.ConfigError: ...
         """
         return _named(mysql_source(uri, table, key, page, marker))
 
@@ -301,6 +298,12 @@ class MasterStore:
         rows in one request. Every worker holds a list of all keys, which is made again when the server was written, or
         when the value of the name `marker` has changed. Redis has no versions: a row is as it is when it is read, and
         a micro-batch that runs again may give others.
+
+        >>> import pyarrow
+        >>> columns = pyarrow.schema({"id": pyarrow.int64(), "name": pyarrow.string()})
+        >>> dovetail.MasterStore.redis("redis://localhost:1/0", "product:", key="id", schema=columns)
+        Traceback (most recent call last):
+        dovetail.errors.ConfigError: ...
         """
         return _named(redis_source(uri, prefix, key, schema, separator, page, marker))
 
@@ -382,6 +385,10 @@ class MasterStore:
         """The version of this page file after the changes of a batch DataFrame, with options as in `apply_changes`.
 
         The version that was current, if no row is another.
+
+        >>> changes = spark.createDataFrame([(2, "Bea", "u", 11)], "id int, name string, op string, lsn int")
+        >>> store.merge_changes(changes, sequence="lsn") == store.version()
+        True
         """
         from dovetail.joins.semistream.plan.changes import Changes
 
@@ -391,28 +398,40 @@ class MasterStore:
         return self.version() if made is None else made.version
 
     def version(self) -> str:
-        """The newest version now; what `at` takes to read exactly this one again."""
+        """The newest version now; what `at` takes to read exactly this one again.
+
+        >>> store.version() == dovetail.MasterStore.open(f"{place}/names.pages").version()
+        True
+        """
         return self.source.version()
 
     def at(self, version: str | None = None, device: Device | None = None) -> Pages:
-        """The pages of a version, by default the newest; close them after use."""
+        """The pages of a version, by default the newest; close them after use.
+
+        >>> pages = store.at()
+        >>> pages.read(0, 1).to_pydict(), pages.close()
+        ({'id': [1, 2], 'name': ['Ada', 'Ben']}, None)
+        """
         pages = self.source.open(version, device)
         if self.nulls:
             pages = _or_closed(pages, self.source)
-        key, bounds = _found_by(pages)
+        key, bounds = found_by(pages)
         if pages.schema.equals(self.schema) and key == self.key and bounds == self.bounds:
             return pages
-        found = f"columns [{_columns(pages.schema)}], {_looked_up(key, bounds)}"
+        found = f"columns [{columns_text(pages.schema)}], {key_text(key, bounds)}"
         pages.close()
         raise ConfigError(
-            f"{self.source} now has {found}; this query was planned for [{_columns(self.schema)}], "
-            f"{_looked_up(self.key, self.bounds)}. Restore the columns, or name the store and plan the query again."
+            f"{self.source} now has {found}; this query was planned for [{columns_text(self.schema)}], "
+            f"{key_text(self.key, self.bounds)}. Restore the columns, or name the store and plan the query again."
         )
 
     def with_nulls(self) -> MasterStore:
         """The same store with its rows that have a null in the key, as one more page at the end.
 
         A page file must have been built with `keep_nulls=True`, or have had no such rows.
+
+        >>> store.with_nulls().nulls
+        True
         """
         return replace(self, nulls=True)
 
@@ -421,6 +440,11 @@ class MasterStore:
 
         Parquet files and databases are laid out by these columns. A page file is read as a whole by every task, as it
         is laid out by its own key; build another one for these columns where that costs too much.
+
+        >>> prices = spark.createDataFrame([("a", 1, 2.5), ("a", 2, 2.0)], "sku string, shop int, price double")
+        >>> store = dovetail.MasterStore.build(prices, f"{place}/prices.pages", key=["sku", "shop"])
+        >>> store.by(["sku"]).key
+        ('sku',)
         """
         return replace(_named(self.source.by(tuple(key), self.schema)), nulls=self.nulls)
 
@@ -428,6 +452,9 @@ class MasterStore:
         """Pages of version `new` that differ from the page of that number in `old`; None if that is not known.
 
         A page that is not among them holds the same rows, and is home to the same keys, in both versions.
+
+        >>> store.changed(store.version(), store.version()).tolist()
+        []
         """
         return None if self.nulls else self.source.changed(old, new)
 
@@ -436,30 +463,24 @@ class MasterStore:
 
         Versions that rows wait for in a stream with `as_of="admitted"` stay too, and so does the last one of such a
         stream that never runs again, until `also_held=True` removes what is held as well.
+
+        >>> store.prune(keep=1)
+        []
         """
         return self.source.prune(keep, also_held)
 
     def explain(self) -> str:
-        """The store in some lines: what it is, key, order, index, size."""
+        """The store in some lines: what it is, key, order, index, size.
+
+        >>> assert "key ['id']" in store.explain()
+        """
         return self.source.explain()
 
 
 def _address(path: str | Path) -> tuple[str, Access | None]:
-    """A path as sources take it: absolute if it is local; at S3 with the access that the running session has."""
-    from dovetail.joins.semistream.plan.build import page_place
+    from dovetail.joins.semistream.plan.build import address_of
 
-    text = str(path)
-    if "://" in text and ("?" in text or not text.startswith(("s3:", "s3a:", "s3n:", "file:", "hdfs:"))):
-        return text, None  # as Arrow takes it, which knows other schemes, and settings behind a question mark
-    place = page_place(path)
-    return str(place), access_of(place)
-
-
-def _warehouse_access(catalog: object) -> Access | None:
-    """The session's access to the bucket of a catalog; None if it names none."""
-    warehouse = dict(catalog_of(catalog)[1]).get("warehouse", "")
-    scheme, _, rest = warehouse.partition("://")
-    return _address(f"s3a://{rest}")[1] if scheme in S3_SCHEMES else None
+    return address_of(path)
 
 
 def _or_closed(pages: Pages, source: Source) -> Pages:
@@ -473,21 +494,7 @@ def _or_closed(pages: Pages, source: Source) -> Pages:
 def _named(source: Source) -> MasterStore:
     pages = source.open(None, None)
     try:
-        key, bounds = _found_by(pages)
+        key, bounds = found_by(pages)
         return MasterStore(source, pages.schema, key, pages.order, bounds=bounds)
     finally:
         pages.close()
-
-
-def _found_by(pages: Pages) -> tuple[tuple[str, ...], tuple[str, str] | None]:
-    """The key, and the bounds of ranges if these are found by them."""
-    ranges = ranges_of(pages)
-    return (pages.key, None) if ranges is None else (ranges.form.ranged.key, ranges.form.ranged.bounds)
-
-
-def _columns(schema: pa.Schema) -> str:
-    return ", ".join(f"{field.name} {field.type}" for field in schema if field.name != CELL)
-
-
-def _looked_up(key: tuple[str, ...], bounds: tuple[str, str] | None) -> str:
-    return f"key {list(key)}" + ("" if bounds is None else f", bounds {list(bounds)}")

@@ -18,9 +18,11 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.storage import files
-from dovetail.engine.storage.files import Place
+from dovetail.engine.storage.files import Place, access_of
+from dovetail.engine.storage.remote import S3_SCHEMES, Access
 from dovetail.errors import ConfigError, DataError, PlanError
 from dovetail.joins.semistream.keys import KeyForm, hashes_of, key_form, normal_of
+from dovetail.joins.semistream.master.lake.iceberg import catalog_of
 from dovetail.joins.semistream.master.page_file.generation import (
     Generation,
     IndexFile,
@@ -118,12 +120,30 @@ def page_place(path: str | Path) -> Place:
     return place_of(SparkSession.getActiveSession(), path)
 
 
+def address_of(path: str | Path) -> tuple[str, Access | None]:
+    """A path as sources take it: absolute if it is local; at S3 with the access that the running session has."""
+    text = str(path)
+    if "://" in text and ("?" in text or not text.startswith(("s3:", "s3a:", "s3n:", "file:", "hdfs:"))):
+        return text, None  # as Arrow takes it, which knows other schemes, and settings behind a question mark
+    place = page_place(path)
+    return str(place), access_of(place)
+
+
+def warehouse_access(catalog: object) -> Access | None:
+    """The session's access to the bucket of a catalog; None if it names none."""
+    warehouse = dict(catalog_of(catalog)[1]).get("warehouse", "")
+    scheme, _, rest = warehouse.partition("://")
+    return address_of(f"s3a://{rest}")[1] if scheme in S3_SCHEMES else None
+
+
 def arrow_schema(df: DataFrame) -> pa.Schema:
     """The columns of pages of these rows; a `PlanError` if there are none."""
     if len(set(df.columns)) != len(df.columns):
-        raise PlanError(f"columns {df.columns} have a name twice; rename one.")
+        raise PlanError(f"columns {df.columns} have a name twice; rename one.", argument="df")
     if df.isStreaming:
-        raise PlanError("a page file is built from a batch DataFrame; this one is streaming. Use foreachBatch.")
+        raise PlanError(
+            "a page file is built from a batch DataFrame; this one is streaming. Use foreachBatch.", argument="df"
+        )
     return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in df.schema])
 
 
@@ -306,4 +326,6 @@ def _check_order(plan: BuildPlan, parts: Sequence[PartFile]) -> None:
     tables = [part_table(plan.work / part.table_file, part.table_crc) for part in parts if part.pages]
     ends = [table.column(name)[at].as_py() for table in tables for name, at in (("first", 0), ("last", -1))]
     if tables and (normal_of(pa.array(ends, tables[0].column("first").type)).steps()[1::2] <= 0).any():
-        raise DataError(f"Spark's order of {list(plan.key)} is not the order of pages; use order='none'.")
+        raise DataError(
+            f"Spark's order of {list(plan.key)} is not the order of pages; use order='none'.", argument="order"
+        )

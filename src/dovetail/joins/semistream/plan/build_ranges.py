@@ -17,7 +17,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.kernels.gather import expand_runs
 from dovetail.errors import DataError
-from dovetail.joins.semistream.cells import RangeForm, check_ranged, kept_splits, split_points, spread
+from dovetail.joins.semistream.cells import RangeForm, check_ranged, kept_splits, parts_reached, split_points
 from dovetail.joins.semistream.master.page_file.generation import Generation, PartFile, building, commit
 from dovetail.joins.semistream.master.page_file.range_file import RangePlan, check_options, overlap_at_bounds
 from dovetail.joins.semistream.master.page_file.writer import page_size
@@ -96,7 +96,7 @@ def _reaches(plan: RangePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.
     for batch in batches:
         if batch.num_rows:
             rows = pa.Table.from_batches([batch]).cast(plan.schema).combine_chunks().to_batches()[0]
-            first, last = spread(rows, form, plan.splits)
+            first, last = parts_reached(rows, form, plan.splits)
             seen += np.bincount(first * parts + last, minlength=parts * parts)
     at = np.flatnonzero(seen)
     columns = [pa.array((at // parts).astype(np.int32)), pa.array((at % parts).astype(np.int32)), pa.array(seen[at])]
@@ -114,7 +114,7 @@ def _spread(plan: RangePlan, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
         if not batch.num_rows:
             continue
         rows = pa.Table.from_batches([batch]).cast(plan.schema).combine_chunks().to_batches()[0]
-        first, last = spread(rows, form, plan.splits)
+        first, last = parts_reached(rows, form, plan.splits)
         counts = last - first + 1
         again = np.repeat(np.arange(batch.num_rows), counts)
         homes = pa.array(expand_runs(first, counts).astype(np.int32))

@@ -179,7 +179,9 @@ class OwnerCall:
         parked = self._parked(parked)
         name = self.before.name if self.before else uuid.uuid4().hex
         version, mark = session.pages.version, task.log.mark or ""
-        return Carried(version, decision, drained_ms, snapshot, parked, session.turns, name, mark, _columns(task))
+        return Carried(
+            version, decision, drained_ms, snapshot, parked, session.micro_batches, name, mark, _columns(task)
+        )
 
     def _begun(self) -> Generator[pa.RecordBatch, None, Session]:
         """The session on the version of this batch, with the former state restored."""
@@ -208,7 +210,7 @@ class OwnerCall:
         If memory was changed so that the state no longer fits, another session answers what waited.
         """
         try:
-            session = Session(self.task, pages, self.task.stream, before.decision, before.turns)
+            session = Session(self.task, pages, self.task.stream, before.decision, before.micro_batches)
         except (PlanError, BudgetExceeded):
             return (yield from self._restarted(before, pages))
         if before.snapshot and pages.version == before.version:
@@ -221,7 +223,7 @@ class OwnerCall:
     def _restarted(self, before: Carried, pages: Pages) -> Generator[pa.RecordBatch, None, Session]:
         """A new session that has answered the waiting rows."""
         session = Session.first(self.task, pages, self.task.stream, before.unanswered)
-        session.turns, self.drained_ms = before.turns, self.call.now_ms
+        session.micro_batches, self.drained_ms = before.micro_batches, self.call.now_ms
         for batch in before.unanswered:
             yield from self._matched(session.push(batch))
         yield from self._matched(session.drain())

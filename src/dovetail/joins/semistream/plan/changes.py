@@ -136,24 +136,28 @@ def _changeable(store: MasterStore, history: tuple[str, str] | None) -> str:
     if not isinstance(store.source, PageFileSource) or store.source.part:
         raise UnsupportedError(
             f"{store.source} cannot take changes; build a page file with MasterStore.build, and open it by its whole "
-            f"key."
+            f"key.",
+            argument="store",
         )
     if isinstance(store.source.place, Remote):
         raise UnsupportedError(
             f"{store.source} is in an object store, where changes are not applied to a page file; build its next "
-            f"version with MasterStore.build, or keep it in a directory that all hosts mount."
+            f"version with MasterStore.build, or keep it in a directory that all hosts mount.",
+            argument="store",
         )
     found = load_version(Path(store.source.path))
     if found.ranged is not None or found.order != "key":
         was = f"bounds={list(found.ranged.bounds)}" if found.ranged else f"order={found.order!r}"
         raise UnsupportedError(
             f"{store.source} was built with {was}, in which changes would move all rows; build it with a key alone, "
-            f"and for rows that are valid for some time give apply_changes history=."
+            f"and for rows that are valid for some time give apply_changes history=.",
+            argument="history",
         )
     if history is None and not found.unique:
         raise PlanError(
             f"{store.source} may have several rows of a key, so that a change does not name the row; build it with "
-            f"unique=True, or give history= to keep all versions of a row."
+            f"unique=True, or give history= to keep all versions of a row.",
+            argument="history",
         )
     if history is not None and found.unique:
         raise PlanError(

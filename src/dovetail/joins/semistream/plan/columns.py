@@ -63,7 +63,7 @@ def quoted(name: str) -> str:
 def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Columns:
     """The columns of this request, or a `PlanError` for names and types that do not fit."""
     if len(set(frame.columns)) < len(frame.columns):
-        raise PlanError(f"the stream's columns {frame.columns} have a name twice; rename one.")
+        raise PlanError(f"the stream's columns {frame.columns} have a name twice; rename one.", argument="stream")
     pairs = key_pairs(request, store, frame.columns)
     casts = [_aligned(frame.schema[pair.left], store.schema.field(pair.right), pair) for pair in pairs]
     if request.null_safe and any(cast is not None for cast in casts):
@@ -135,7 +135,7 @@ def ranged_request(request: Request, store: MasterStore) -> Request:
 
 
 def pair_check(columns: Columns, names: Sequence[str], request: Request, key: Sequence[str]) -> PairCheck | None:
-    """What pairs must fulfil beside equal keys or cells, over the stream's columns under these names."""
+    """The condition of pairs beside equal keys or cells, over the stream's columns under these names."""
     if not request.withins:
         return None
     place = {field.name: name for field, name in zip(columns.stream, names, strict=False)}

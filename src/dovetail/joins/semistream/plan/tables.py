@@ -32,7 +32,9 @@ class Described:
         """The table by the rows of DESCRIBE TABLE EXTENDED, whose details follow the columns."""
         found = {key.strip(): value for key, value in rows if key and value is not None}
         if found.get(_TYPE) == "VIEW":
-            raise UnsupportedError(f"{name} is a view; build a page file from it: MasterStore.build(spark.table(...)).")
+            raise UnsupportedError(
+                f"{name} is a view; build a page file from it: MasterStore.build(spark.table(...)).", argument="table"
+            )
         return cls(name, found.get(_PROVIDER, "").lower(), found.get(_LOCATION, ""))
 
 
@@ -63,7 +65,8 @@ def described_store(found: Described, key: str | Sequence[str], spark: SparkSess
         if files.size(place / "metadata" / "version-hint.text") is None:
             raise UnsupportedError(
                 f"{found.name} is an Iceberg table whose newest metadata only its catalog knows; name that catalog as "
-                f"pyiceberg does: MasterStore.iceberg(catalog, {found.name!r}, key=...)."
+                f"pyiceberg does: MasterStore.iceberg(catalog, {found.name!r}, key=...).",
+                argument="table",
             )
         return MasterStore.iceberg(None, found.location, key)
     raise UnsupportedError(
@@ -82,14 +85,16 @@ def _check_files(spark: SparkSession, quoted: str, found: Described, store: Mast
         names = [name for name in {**columns, **stored} if columns.get(name) != stored.get(name)]
         raise UnsupportedError(
             f"column {names[0]!r} of {found.name} is {columns.get(names[0], 'not there')} in the catalog, and "
-            f"{stored.get(names[0], 'not there')} in its files; build a page file from it: MasterStore.build(...)."
+            f"{stored.get(names[0], 'not there')} in its files; build a page file from it: MasterStore.build(...).",
+            argument="table",
         )
     mine = {_path(name) for name in source.dataset().files}
     theirs = {_path(name) for name in table.inputFiles()}
     if mine != theirs:
         raise UnsupportedError(
             f"{found.name} has {len(theirs)} files in the catalog and {len(mine)} at {found.location}: partitions are "
-            f"elsewhere, or are not registered. Repair it (MSCK REPAIR TABLE), or build a page file from it."
+            f"elsewhere, or are not registered. Repair it (MSCK REPAIR TABLE), or build a page file from it.",
+            argument="table",
         )
 
 

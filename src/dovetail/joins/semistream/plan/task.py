@@ -129,12 +129,15 @@ def matched(
 class Session:
     """A running join, the version that it reads, and the decision that it runs by.
 
-    `turns` counts tasks, or micro-batches with rows, so far. A session that `is_spent` has answered all its rows, but
-    cannot apply the new decision, or its turns have outgrown it: the next turn opens another.
+    `micro_batches` counts tasks, or micro-batches with rows, so far. A session that `is_spent` has answered all its
+    rows, but cannot apply the new decision, or micro-batches have outgrown it: the next one opens another.
     """
 
-    def __init__(self, task: EnrichTask, pages: Pages, stream: pa.Schema, decision: Decision, turns: int = 0) -> None:
-        self.task, self.pages, self.stream, self.decision, self.turns = task, pages, stream, decision, turns
+    def __init__(
+        self, task: EnrichTask, pages: Pages, stream: pa.Schema, decision: Decision, micro_batches: int = 0
+    ) -> None:
+        self.task, self.pages, self.stream, self.decision = task, pages, stream, decision
+        self.micro_batches = micro_batches
         self.operator = _opened(task, pages, stream, decision)
         self.is_spent = False
         self.resplits = 0
@@ -186,7 +189,7 @@ class Session:
 
         `rows` are some of the turn, which had `n_rows` if that is known.
         """
-        self.turns += 1
+        self.micro_batches += 1
         found = self._next_decision(rows, n_rows)
         if found is None:
             return
@@ -204,7 +207,7 @@ class Session:
     def _next_decision(self, rows: pa.RecordBatch, n_rows: int | None) -> Decision | None:
         task, now = self.task, self.decision
         request = task.request
-        if not _looks_again(self.turns) or request.tune != "model" or request.sizes is not None:
+        if not _looks_again(self.micro_batches) or request.tune != "model" or request.sizes is not None:
             return None
         if now.algorithm == "hash_join":  # nothing is read, so neither skew nor costs matter
             return None
@@ -222,7 +225,7 @@ class Session:
         return None if found is None or found.same_as(now) else found
 
     def _is_outgrown(self, n_rows: int) -> bool:
-        """Whether turns have grown so much that another algorithm may suit them."""
+        """Whether micro-batches have grown so much that another algorithm may suit them."""
         price = self.decision.price
         planned = None if price is None or price.setting is None else price.setting.batch_rows
         return self.task.request.algorithm == "auto" and planned is not None and n_rows > _OUTGROWN * planned
@@ -248,9 +251,9 @@ class Session:
             self.pages.close()
 
 
-def _looks_again(turns: int) -> bool:
-    """Whether the skew is estimated again after this turn: after 4, 16 and 64 turns, then after every 256."""
-    return turns in (4, 16, 64) or turns % 256 == 0
+def _looks_again(micro_batches: int) -> bool:
+    """Whether the skew is estimated again after this micro-batch: after 4, 16 and 64, then after every 256."""
+    return micro_batches in (4, 16, 64) or micro_batches % 256 == 0
 
 
 def _first_decision(task: EnrichTask, pages: Pages, head: list[pa.RecordBatch], n_rows: int | None) -> Decision:

@@ -1,8 +1,8 @@
 """Helpers that give the columns of changed intervals: expand, trim, shift, flank and tile.
 
-Each takes the start and end columns, by name or as Columns, and gives a pair of Columns; `tile` gives one array.
-Amounts are numbers, and for times a timedelta or text such as "10 min"; or Columns. Null bounds stay null; an interval
-may become empty or inverted.
+Each takes the start and end columns, by name or as Columns, and options by keyword. It gives a pair of Columns; `tile`
+gives one array. Amounts are numbers, and for times a timedelta or text such as "10 min"; or Columns. Null bounds stay
+null; an interval may become empty or inverted.
 
 Bounds keep their type where an amount fits it: dates with whole days stay dates. A length of time moves a timestamp by
 exactly that long, also where clocks change. Columns see no schema before Spark resolves them, so what follows from the
@@ -12,10 +12,10 @@ a timestamp, time(0) with seconds is time(6); and for amounts and limits that ar
 
 >>> from pyspark.sql import functions as F
 >>> calls = spark.createDataFrame([(10, 14)], "start int, end int")
->>> start, end = dovetail.intervals.expand("start", "end", 3)
+>>> start, end = dovetail.intervals.expand("start", "end", by=3)
 >>> calls.select(start.alias("start"), end.alias("end")).collect()
 [Row(start=7, end=17)]
->>> calls.select(F.inline(dovetail.intervals.tile("start", "end", 3))).collect()
+>>> calls.select(F.inline(dovetail.intervals.tile("start", "end", width=3))).collect()
 [Row(start=10, end=13), Row(start=13, end=14)]
 """
 
@@ -37,22 +37,36 @@ Bounds = tuple[Column, Column]
 _INEXACT = r"^decimal\(38,([7-9]|[1-3][0-9])\)"  # Spark keeps six digits after the point whatever the precision
 
 
-def expand(start: str | Column, end: str | Column, by: Any, after: Any = None) -> Bounds:
-    """The interval made longer by `by` on both sides, or by `after` at its end if that is given; below zero shorter."""
+def expand(start: str | Column, end: str | Column, *, by: Any, after: Any = None) -> Bounds:
+    """The interval made longer by `by` on both sides, or by `after` at its end if that is given; below zero shorter.
+
+    >>> calls = spark.createDataFrame([(10, 14)], "start int, end int")
+    >>> calls.select(*dovetail.intervals.expand("start", "end", by=3, after=1)).first()[:]
+    (7, 15)
+    """
     low, high = _column(start), _column(end)
     return _moved(low, "by", by, back=True), _moved(high, "after", by if after is None else after)
 
 
-def shift(start: str | Column, end: str | Column, by: Any) -> Bounds:
-    """The interval moved by an amount, towards larger values unless it is below zero."""
+def shift(start: str | Column, end: str | Column, *, by: Any) -> Bounds:
+    """The interval moved by an amount, towards larger values unless it is below zero.
+
+    >>> calls = spark.createDataFrame([(10, 14)], "start int, end int")
+    >>> calls.select(*dovetail.intervals.shift("start", "end", by=-4)).first()[:]
+    (6, 10)
+    """
     return _moved(_column(start), "by", by), _moved(_column(end), "by", by)
 
 
-def trim(start: str | Column, end: str | Column, low: Any = None, high: Any = None) -> Bounds:
+def trim(start: str | Column, end: str | Column, *, low: Any = None, high: Any = None) -> Bounds:
     """The interval cut to lie between two limits, values or Columns; None leaves a side as it is.
 
     One that lies outside becomes empty or inverted: filter start < end. A datetime without a zone is the same reading
     where bounds are timestamp_ntz.
+
+    >>> calls = spark.createDataFrame([(10, 14)], "start int, end int")
+    >>> calls.select(*dovetail.intervals.trim("start", "end", high=12)).first()[:]
+    (10, 12)
     """
     first, last = _column(start), _column(end)
     least, most = fitted(first, low), fitted(last, high)
@@ -62,19 +76,28 @@ def trim(start: str | Column, end: str | Column, low: Any = None, high: Any = No
     )
 
 
-def flank(start: str | Column, end: str | Column, width: Any, side: Literal["left", "right"] = "left") -> Bounds:
-    """The interval of this width that ends where the given one starts, or begins where it ends (`right`)."""
+def flank(start: str | Column, end: str | Column, *, width: Any, side: Literal["left", "right"] = "left") -> Bounds:
+    """The interval of this width that ends where the given one starts, or begins where it ends (`right`).
+
+    >>> calls = spark.createDataFrame([(10, 14)], "start int, end int")
+    >>> calls.select(*dovetail.intervals.flank("start", "end", width=2, side="right")).first()[:]
+    (14, 16)
+    """
     low, high = _column(start), _column(end)
     if one_of("side", side, ("left", "right")) == "left":
         return _moved(low, "width", width, back=True), low
     return high, _moved(high, "width", width)
 
 
-def tile(start: str | Column, end: str | Column, width: Any) -> Column:
+def tile(start: str | Column, end: str | Column, *, width: Any) -> Column:
     """The interval in pieces of this width, the last one shorter: an array of structs (start, end).
 
     Bounds are whole numbers, dates or timestamps. `F.inline` or `F.explode` gives a row for each piece. For windows
     that all rows share use `interval_window`.
+
+    >>> calls = spark.createDataFrame([(10, 14)], "start int, end int")
+    >>> calls.select(dovetail.intervals.tile("start", "end", width=3).alias("tiles")).first().tiles
+    [Row(start=10, end=13), Row(start=13, end=14)]
     """
     low, high = _column(start), _column(end)
     step = _step(low, width)

@@ -154,7 +154,8 @@ def _url(path: str) -> str:
     if re.search("%[0-9A-Fa-f]{2}", path):
         raise UnsupportedError(
             f"Delta table {hidden(path)}: the package deltalake reads a percent sign and two digits in a path as "
-            f"another character, and might open another table; rename the directory."
+            f"another character, and might open another table; rename the directory.",
+            argument="path",
         )
     scheme, has_scheme, rest = path.partition("://")
     if not has_scheme:
@@ -191,7 +192,9 @@ def version_of(table: DeltaTable) -> str:
 def _number(version: str) -> int:
     number = version.partition("-")[0]
     if not number.isdigit():
-        raise PlanError(f"{version!r} is not a version of a Delta table; one is a number, such as '12'.")
+        raise PlanError(
+            f"{version!r} is not a version of a Delta table; one is a number, such as '12'.", argument="version"
+        )
     return int(number)
 
 
@@ -202,7 +205,8 @@ def check_features(table: DeltaTable, source: object) -> None:
         what = f"the table feature {', '.join(strange)}" if strange else "a newer reader version"
         raise UnsupportedError(
             f"{source} needs {what}, which is not read here: its rows could be misread. Drop the feature (ALTER TABLE "
-            f"... DROP FEATURE), or build a page file from it with MasterStore.build."
+            f"... DROP FEATURE), or build a page file from it with MasterStore.build.",
+            argument="path",
         )
 
 
@@ -216,7 +220,8 @@ def fields_of(table: DeltaTable) -> list[Field]:
         if mapped and column.type.num_fields:
             raise UnsupportedError(
                 f"column {column.name!r} of Delta table {hidden(table.table_uri)} is nested, and the table has "
-                f"column mapping, by which files name its parts otherwise; build a page file from it."
+                f"column mapping, by which files name its parts otherwise; build a page file from it.",
+                argument="path",
             )
         physical = known.get(f"{_MAPPING}physicalName", column.name)
         found.append(Field(column.name, column.type, physical, known.get(f"{_MAPPING}id")))

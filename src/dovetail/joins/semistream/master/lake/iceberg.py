@@ -89,7 +89,10 @@ class IcebergSource(TableHistory):
 
     def _snapshot(self, table: Table, version: str) -> Any:
         if not version.isdigit():
-            raise PlanError(f"{version!r} is not a version of an Iceberg table; one is the id of a snapshot, a number.")
+            raise PlanError(
+                f"{version!r} is not a version of an Iceberg table; one is the id of a snapshot, a number.",
+                argument="version",
+            )
         found = table.metadata.snapshot_by_id(int(version))
         if found is None:
             raise ConfigError(
@@ -233,7 +236,9 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     try:
         found = schema_to_pyarrow(schema, include_field_ids=False)
     except (TypeError, ValueError, NotImplementedError) as error:
-        raise UnsupportedError(f"a column has a type that Arrow does not have: {error}; build a page file.") from error
+        raise UnsupportedError(
+            f"a column has a type that Arrow does not have: {error}; build a page file.", argument="table"
+        ) from error
     return pa.schema([pa.field(one.name, _plain(one.type)) for one in found])
 
 
@@ -265,7 +270,8 @@ def _matched(planned: Schema, mapping: Any, found: pa.Schema) -> list[str | None
         if one.field_id in names and _parts(stored, one.field_id) != _parts(planned, one.field_id):
             raise UnsupportedError(
                 f"parts of column {one.name!r} were added, dropped or renamed since a file was written; rewrite the "
-                f"files (rewrite_data_files), or build a page file from the table."
+                f"files (rewrite_data_files), or build a page file from the table.",
+                argument="table",
             )
     return [names.get(one.field_id) for one in planned.fields]
 
@@ -298,7 +304,8 @@ def _listed(table: Table, task: FileScanTask, planned: Schema, known: dict[str, 
     if file.file_format.name != "PARQUET":
         raise UnsupportedError(
             f"{source}: {file.file_path} is an {file.file_format.name} file, and only Parquet is read; rewrite the "
-            f"table's files as Parquet (rewrite_data_files), or build a page file from it."
+            f"table's files as Parquet (rewrite_data_files), or build a page file from it.",
+            argument="table",
         )
     deleted = [np.empty(0, np.int64)]
     for one in task.delete_files:
@@ -338,7 +345,8 @@ def _positions(table: Table, file: DataFile, source: str) -> dict[str, I64]:
         if kind != "PARQUET":
             raise UnsupportedError(
                 f"{source}: {file.file_path} lists deleted rows in a file of format {kind}, and only Parquet and "
-                f"Puffin are read; compact the table (rewrite_data_files)."
+                f"Puffin are read; compact the table (rewrite_data_files).",
+                argument="table",
             )
         rows = pq.read_table(stream, columns=["file_path", "pos"])
     groups = rows.group_by("file_path").aggregate([("pos", "list")])
@@ -354,7 +362,8 @@ def _equality_deletes(table: Table, snapshot: Any, source: str) -> UnsupportedEr
     paths = [file.file_path for file in entries if file.content == DataFileContent.EQUALITY_DELETES]
     return UnsupportedError(
         f"{source}: version {snapshot.snapshot_id} has equality deletes, which are not read: {', '.join(paths[:1])}. "
-        f"Compact the table (CALL system.rewrite_data_files), or build a page file from it."
+        f"Compact the table (CALL system.rewrite_data_files), or build a page file from it.",
+        argument="table",
     )
 
 

@@ -164,7 +164,8 @@ def _check_engine(connection: Any, table: str) -> None:
     if rows and rows[0][0] not in (None, "InnoDB"):
         raise UnsupportedError(
             f"table {table!r} has the storage engine {rows[0][0]}, which has no snapshots: reads would see "
-            f"changes half done. Alter it to InnoDB, or build a page file from it."
+            f"changes half done. Alter it to InnoDB, or build a page file from it.",
+            argument="table",
         )
 
 
@@ -238,7 +239,8 @@ class MySqlColumn:
             zero = next((value for value in values if is_time and isinstance(value, str)), None)  # no day of Python's
             remedy = "" if zero is None else f"; make a view with nullif({self.name}, '{zero}')"
             raise DataError(
-                f"column {self.name!r} has a value that is not of type {self.arrow}: {error}{remedy}."
+                f"column {self.name!r} has a value that is not of type {self.arrow}: {error}{remedy}.",
+                argument="table",
             ) from error
 
 

@@ -302,7 +302,7 @@ def load_version(path: Place, version: str | None = None) -> Generation:
     number = wanted.partition("-")[0]
     if not number.isdigit():
         current = current or current_version(path)
-        raise PlanError(f"{wanted!r} is not a version of a page file; one looks like {current!r}.")
+        raise PlanError(f"{wanted!r} is not a version of a page file; one looks like {current!r}.", argument="version")
     if files.size(directory(path, int(number)) / DESCRIPTION) is None:
         current = current or current_version(path)
         raise ConfigError(

@@ -4,38 +4,30 @@ from __future__ import annotations
 
 import uuid
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.storage import files
-from dovetail.engine.storage.files import Place, located
+from dovetail.engine.storage.files import Place
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.cells import (
     CELL,
     CellIndex,
     Ranged,
     RangeForm,
-    check_ranged,
-    kept_splits,
     laid_out,
-    split_points,
-    spread,
 )
 from dovetail.joins.semistream.keys import KeyForm, normal_of
 from dovetail.joins.semistream.master.page_file.generation import (
     Generation,
     PartFile,
-    building,
-    commit,
     directory,
 )
 from dovetail.joins.semistream.master.page_file.tables import checked
-from dovetail.joins.semistream.master.page_file.writer import PartWriter, as_table, page_size, part_name, store_part
+from dovetail.joins.semistream.master.page_file.writer import PartWriter, part_name, store_part
 
 _STEP = 65_536
 
@@ -139,35 +131,3 @@ def check_options(order: str, keep_nulls: bool) -> None:
             f"that have a null in the key; leave both out.",
             argument="order" if order != "key" else "keep_nulls",
         )
-
-
-def write_range_pages(
-    path: str | Place,
-    rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
-    key: str | Sequence[str],
-    bounds: Sequence[str],
-    page: int | str | None = None,
-    unique: bool = False,
-    parts: int = 1,
-    closed: str | None = None,
-) -> Generation:
-    """Writes these ranges, all in memory, as a new generation of a page file in as many parts, and returns it."""
-    place, table = located(path), as_table(rows)
-    ranged = check_ranged(table.schema, (key,) if isinstance(key, str) else tuple(key), bounds)
-    keyed = table
-    for name in ranged.key:
-        keyed = keyed.filter(pc.is_valid(keyed[name]))
-    form = RangeForm(table.schema, ranged)
-    with building(place) as work:
-        splits = split_points(keyed, form, parts if keyed.num_rows else 1)
-        batch = pa.Table.combine_chunks(keyed).to_batches()
-        if batch:
-            first, last = spread(batch[0], form, splits)
-            kept = kept_splits(first, last, np.ones(len(first), np.int64), splits.num_rows + 1)
-            splits = splits.take(pa.array(kept))
-        touching = overlap_at_bounds(closed, form.kind)
-        plan = RangePlan(work, table.schema, ranged, page_size(page, place), unique, splits, touching)
-        first, last = spread(batch[0], form, splits) if batch else (np.empty(0, np.int64),) * 2
-        chosen = [keyed.filter(pa.array((first <= n) & (last >= n))) for n in range(splits.num_rows + 1)]
-        written = [plan.write(part, n) for n, part in enumerate(chosen)]
-        return commit(place, work, plan.generation(written, table.num_rows - keyed.num_rows))

@@ -313,7 +313,7 @@ def as_table(rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.T
 def plain_schema(schema: pa.Schema) -> pa.Schema:
     """The schema with values in place of dictionaries, and no metadata."""
     if len(set(schema.names)) != len(schema.names):
-        raise PlanError(f"columns {schema.names} have a name twice; rename one.")
+        raise PlanError(f"columns {schema.names} have a name twice; rename one.", argument="df")
     kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
     return pa.schema([pa.field(f.name, kind, f.nullable) for f, kind in zip(schema, kinds, strict=True)])
 

@@ -192,7 +192,9 @@ class PgColumn:
         try:
             return array if array.type == self.arrow else array.cast(self.arrow)
         except pa.ArrowException as error:
-            raise DataError(f"column {self.name!r} has a value that is not of type {self.arrow}: {error}") from error
+            raise DataError(
+                f"column {self.name!r} has a value that is not of type {self.arrow}: {error}", argument="table"
+            ) from error
 
     def _check_is_finite(self, array: pa.Array) -> None:
         """`DataError` for infinity, which arrives as a time before the first one that the server has."""
@@ -202,7 +204,8 @@ class PgColumn:
         if least is not None and least < _BEFORE_ALL[self.pg_type]:
             raise DataError(
                 f"column {self.name!r} has the time 'infinity' or '-infinity', which only PostgreSQL has; name a view "
-                f"that replaces it, as in nullif({self.name}, 'infinity') or least({self.name}, '9999-12-31')."
+                f"that replaces it, as in nullif({self.name}, 'infinity') or least({self.name}, '9999-12-31').",
+                argument="table",
             )
 
 
@@ -231,7 +234,9 @@ def _arrow_type(pg_type: str, modifier: int) -> pa.DataType:
         return pa.decimal128(38, 18)  # as Spark reads numbers of no declared size
     precision, scale = (modifier - 4) >> 16, ((modifier - 4) & 0x7FF ^ 1024) - 1024
     if scale < 0 or precision > 76:
-        raise PlanError(f"numeric({precision}, {scale}) has no Arrow type; make a view that casts it.")
+        raise PlanError(
+            f"numeric({precision}, {scale}) has no Arrow type; make a view that casts it.", argument="table"
+        )
     return pa.decimal128(precision, scale) if precision <= 38 else pa.decimal256(precision, scale)
 
 
