@@ -19,7 +19,8 @@ import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ AHEAD = "DOVETAIL_AHEAD"
 _SPARKS_OWN = ("SPARK_", "PYSPARK_", "_PYSPARK_", "PYTHON_")
 _OF_A_PROCESS = {AHEAD, "PYTHONPATH", "PYTHONUNBUFFERED", "JAVA_HOME", "SHLVL", "PWD", "OLDPWD", "_"}
 _LOOK_MS, _PATIENCE_S = 1000, 0.2
+_BOOT_S = 2.0  # of the JVM, which needs the processor more
 
 
 def start_ahead(threads: str = "1") -> dict[str, str]:
@@ -97,13 +99,14 @@ def _identity(path: list[str]) -> list[str]:
     return [sys.executable, sys.prefix, *(str(place and place.origin) for place in places)]
 
 
-def fork_daemons(listener: int, load: Callable[[], None]) -> bool:
+def fork_daemons(listener: int, load: Callable[[], None], steps: Iterator[str]) -> bool:
     """Be the interpreter that was started ahead: `load`, then fork a daemon for each that asks.
 
+    Once the JVM has had time to boot, it takes one of the `steps` after the other while no daemon asks.
     Returns true in such a daemon, and false when the driver has ended.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the driver, as PySpark has it
-    ahead = _Ahead(socket.socket(fileno=listener))
+    ahead = _Ahead(socket.socket(fileno=listener), steps)
     load()
     return ahead.serve()
 
@@ -111,8 +114,9 @@ def fork_daemons(listener: int, load: Callable[[], None]) -> bool:
 class _Ahead:
     """The interpreter that was started ahead: forks daemons, until the driver's end of its input closes."""
 
-    def __init__(self, listener: socket.socket) -> None:
+    def __init__(self, listener: socket.socket, steps: Iterator[str]) -> None:
         self._env = dict(os.environ)
+        self._steps, self._rests_until = steps, time.monotonic() + _BOOT_S
         self._daemons: dict[int, socket.socket] = {}
         self._listener = listener
 
@@ -121,14 +125,23 @@ class _Ahead:
         poller = select.poll()
         poller.register(0, select.POLLIN)
         poller.register(self._listener, select.POLLIN)
+        wait = _LOOK_MS
         while True:
-            ready = {descriptor for descriptor, _ in poller.poll(_LOOK_MS)}
+            ready = {descriptor for descriptor, _ in poller.poll(wait)}
+            wait = self._wait() if not ready else 0
             self._report_ends()
             if 0 in ready:
                 shutil.rmtree(Path(self._listener.getsockname()).parent, ignore_errors=True)  # the driver may be killed
                 return False
             if ready and self._fork():
                 return True
+
+    def _wait(self) -> int:
+        """Take a step, if the JVM has had time to boot; milliseconds until the next."""
+        left = self._rests_until - time.monotonic()
+        if left > 0:
+            return min(_LOOK_MS, int(left * 1e3) + 1)
+        return _LOOK_MS if next(self._steps, None) is None else 0
 
     def _fork(self) -> bool:
         sock, _ = self._listener.accept()

@@ -158,6 +158,8 @@ _LOADED = (
     "dovetail.spark.hosts.resident.client",
 )
 """Modules that the first task of every worker would import."""
+_OF_TASKS = ("dovetail.spark.hosts.stateful", "dovetail.joins.online.api", "dovetail.joins.semistream.plan.task")
+"""Modules that tasks of streams import: the interpreter that was started ahead has time for them."""
 
 
 def load() -> None:
@@ -166,6 +168,22 @@ def load() -> None:
         with quiet():
             importlib.import_module(name)
     spare_collections()
+
+
+def load_first() -> Iterator[str]:
+    """Loads what tasks import, and kernels that are on disk, in steps; garbage collections spare it."""
+    from dovetail.engine.cache import is_prepared
+
+    for name in _OF_TASKS:
+        with quiet():
+            importlib.import_module(name)
+        yield name
+    if is_prepared():
+        from dovetail.engine.kernels.compile import loading
+
+        with quiet():
+            yield from loading()
+    gc.freeze()
 
 
 def run() -> None:
@@ -205,7 +223,7 @@ def main() -> None:
     """Run as a fork of the interpreter that was started ahead, or by itself."""
     sys.path[:] = installed_path(sys.path)
     if sys.argv[1:2] == ["--ahead"]:
-        if fork_daemons(int(sys.argv[2]), load):
+        if fork_daemons(int(sys.argv[2]), load, load_first()):
             run()
         return
     code = hand_over(os.environ.get(AHEAD, ""))
