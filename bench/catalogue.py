@@ -46,7 +46,7 @@ from typing import Any, TypeAlias
 
 from bench.case import SCALES, Bound, Case, Params, Rival, Scale
 from bench.context import BenchContext
-from bench.experiment import COUNTED_SEMISTREAM, FAMILIES, Experiment, Findings
+from bench.experiment import FAMILIES, Experiment, Findings
 from bench.expression import text_of, value_of
 from bench.judge import Figures, Judge
 from bench.postgres import NEEDED
@@ -171,6 +171,7 @@ def _described(name: str, *, run: str, on: Iterable[str] = (), **table: Any) -> 
     told = {name: table.pop(name) for name in _JUDGED if name in table}
     judge, fault = Judge(**told | {"fault": ""}), told.get("fault", "")
     call = Called(f"bench.experiments.{family}.{run}", table.pop("with", {}), judge=judge)
+    table["module"] = call.function.rpartition(".")[0]
     table["table"] = f"bench/experiments/{family}.toml#{name}"
     table["places"], requires = tuple(table.get("places", ())), tuple(table.pop("requires", ()))
     if not on:
@@ -181,7 +182,7 @@ def _described(name: str, *, run: str, on: Iterable[str] = (), **table: Any) -> 
         judged = replace(call, medium=medium, judge=replace(judge, fault=whose))
         grounds: dict[str, Any] = {"ground": "measured"}
         if simulated:
-            grounds = {"ground": "counted", "measures": COUNTED_SEMISTREAM}
+            grounds = {"ground": "counted"}
         full = name if simulated else f"{family}-{medium}-{word}"
         needed = (*NEEDED, *requires) if medium == "database" else requires
         yield Experiment(full, run=judged, requires=needed, **grounds | table)
