@@ -49,6 +49,7 @@ from bench.context import BenchContext
 from bench.experiment import FAMILIES, Experiment, Findings
 from bench.expression import text_of, value_of
 from bench.judge import Figures, Judge
+from bench.machine import usable_cores
 from bench.postgres import NEEDED
 from dovetail.errors import PlanError
 
@@ -155,13 +156,20 @@ class Called:
         module, _, name = self.function.rpartition(".")
         function = partial(getattr(importlib.import_module(module), name), **self.told)
         if self.medium is None:
-            return self._judged(function(bench))
-        from bench.experiments.semistream.media import run_on
+            return self._judged(function(bench), bench)
+        from bench.experiments.semistream.media import Runner, run_on
 
-        return run_on(self.medium, lambda runner: self._judged(function(runner)), bench)
+        def judged(runner: Runner) -> Findings:
+            found = function(runner)
+            return self._judged(found, bench, **runner.told)
 
-    def _judged(self, found: Figures | Sequence[Figures]) -> Findings:
-        return self.judge.findings(*([found] if isinstance(found, Figures) else found))
+        return run_on(self.medium, judged, bench)
+
+    def _judged(self, found: Figures | Sequence[Figures], bench: BenchContext, **told: Any) -> Findings:
+        """With what every expression may name: whether these are the source's sizes, and how many cores there are."""
+        given = {"full": bench.scale == "full", "cores": usable_cores(), **told}
+        some = [found] if isinstance(found, Figures) else found
+        return self.judge.findings(*(replace(one, named=given | dict(one.named)) for one in some))
 
 
 def _described(name: str, *, run: str, on: Iterable[str] = (), **table: Any) -> Iterator[Experiment]:
@@ -178,7 +186,7 @@ def _described(name: str, *, run: str, on: Iterable[str] = (), **table: Any) -> 
         yield Experiment(name, run=replace(call, judge=replace(judge, fault=fault)), requires=requires, **table)
     for medium in on:
         simulated = medium == "simulated"
-        whose = fault if isinstance(fault, str) else fault["simulated" if simulated else "clock"]
+        whose = fault["simulated" if simulated else "clock"] if isinstance(fault, dict) else fault
         judged = replace(call, medium=medium, judge=replace(judge, fault=whose))
         grounds: dict[str, Any] = {"ground": "measured"}
         if simulated:

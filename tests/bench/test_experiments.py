@@ -24,6 +24,8 @@ from bench.experiment import (
     split,
     wave,
 )
+from bench.experiments.online.pauses import setting_of
+from bench.expression import checked, filled
 from bench.imports import code_digest, imported
 from bench.page import write_page
 from bench.postgres import NEEDED
@@ -223,7 +225,29 @@ def test_every_fault_in_the_tables_is_one_of_the_three() -> None:
         judge = entry.run.judge
         own = [state[3] for state in judge.states if not isinstance(state, str) and len(state) == 4]
         for fault in filter(None, [judge.fault, *own]):
-            assert fault.startswith(("source: ", "ours: ", "scale: ", "{")), (entry.name, fault)
+            for text in [fault] if isinstance(fault, str) else [text for _, text in fault]:
+                assert text.startswith(("source: ", "ours: ", "scale: ")), (entry.name, text)
+
+
+def test_reasons_why_claims_of_sources_do_not_hold_have_conditions() -> None:
+    """A reason explains figures of some size, and is not said of others."""
+    for entry in catalogue.load_experiments().values():
+        judge = entry.run.judge
+        own = [state[3] for state in judge.states if not isinstance(state, str) and len(state) == 4]
+        for fault in filter(None, [judge.fault, *own]):
+            assert entry.source == "our own" or not isinstance(fault, str), (entry.name, fault)
+            for condition, text in [] if isinstance(fault, str) else fault:
+                checked(condition)
+                checked(filled(text))
+
+
+def test_pauses_have_the_source_s_size_at_full_scale() -> None:
+    from bench.context import BenchContext
+
+    with BenchContext("full") as bench:
+        rows, setting, pauses = setting_of(bench)
+    assert (rows, setting.memory, setting.block, setting.max_new) == (100_000, 10_000, 50, 1_000)
+    assert pauses == (10, 20, 30, 40, 50)
 
 
 def test_figures_are_split_into_those_that_fit_and_those_that_do_not() -> None:

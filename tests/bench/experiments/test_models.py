@@ -66,7 +66,13 @@ def test_the_exam_fails_a_chooser_that_always_says_the_same() -> None:
         "held_out_good": 5,
     }
     judgement = judged("models-interval-exam", Figures(named))
-    assert [one.verdict for one in judgement.statements] == [*["does not hold"] * 4, "holds", "does not hold"]
+    assert [one.verdict for one in judgement.statements] == [
+        *["does not hold"] * 4,
+        "holds",
+        "does not hold",
+        "holds",
+        "does not hold",
+    ]
 
 
 def test_pairs_are_those_of_all_comparisons() -> None:
