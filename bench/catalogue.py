@@ -49,7 +49,6 @@ from bench.context import BenchContext
 from bench.experiment import FAMILIES, Experiment, Findings
 from bench.expression import text_of, value_of
 from bench.judge import Figures, Judge
-from bench.machine import usable_cores
 from bench.postgres import NEEDED
 from dovetail.errors import PlanError
 
@@ -166,8 +165,8 @@ class Called:
         return run_on(self.medium, judged, bench)
 
     def _judged(self, found: Figures | Sequence[Figures], bench: BenchContext, **told: Any) -> Findings:
-        """With what every expression may name: whether these are the source's sizes, and how many cores there are."""
-        given = {"full": bench.scale == "full", "cores": usable_cores(), **told}
+        """With what every expression may name: whether these are the source's sizes, and what is `told`."""
+        given = {"full": bench.scale == "full", **told}
         some = [found] if isinstance(found, Figures) else found
         return self.judge.findings(*(replace(one, named=given | dict(one.named)) for one in some))
 

@@ -42,6 +42,7 @@ from bench.experiment import (
     wave,
 )
 from bench.expression import filled, text_of, value_of
+from bench.machine import usable_cores
 
 Reasons: TypeAlias = Sequence[Sequence[str]]
 """Conditions, each with the fault that is said where it holds."""
@@ -94,7 +95,7 @@ class Judge:
 
     def names(self, found: Figures) -> dict[str, Any]:
         """All that statements may name: figures, and what is derived from them."""
-        names = {**_WORDS, **found.named}
+        names = {**_WORDS, "full": False, "cores": usable_cores(), **found.named}
         for name, text in self.let.items():
             names[name] = value_of(text, names)
         return names

@@ -240,9 +240,11 @@ def margins(found: Sequence[Chosen]) -> dict[str, list[float]]:
     """By operator, in each setting: what the best other operator costs over what it costs itself."""
     every: dict[str, list[float]] = {name: [] for name in sorted({operator_of(c) for one in found for c in one.costs})}
     for one in found:
-        least = {name: min(cost for c, cost in one.costs.items() if operator_of(c) == name) for name in every}
+        least = dict[str, float]()
+        for candidate, cost in one.costs.items():
+            least[operator_of(candidate)] = min(cost, least.get(operator_of(candidate), cost))
         for name, own in least.items():
-            every[name].append(min(cost for other, cost in least.items() if other != name) / own)
+            every[name].append(min((cost for other, cost in least.items() if other != name), default=own) / own)
     return every
 
 
@@ -252,7 +254,7 @@ def constants(found: Sequence[Chosen]) -> dict[str, int]:
     names = sorted({operator_of(c) for one in found for c in one.costs})
     return {
         name: sum(
-            min(cost for c, cost in one.costs.items() if operator_of(c) == name) <= NEAR * least
+            min((cost for c, cost in one.costs.items() if operator_of(c) == name), default=np.inf) <= NEAR * least
             for one, least in zip(found, best, strict=True)
         )
         for name in names
