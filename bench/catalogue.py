@@ -46,7 +46,7 @@ from typing import Any, TypeAlias
 
 from bench.case import SCALES, Bound, Case, Params, Rival, Scale
 from bench.context import BenchContext
-from bench.experiment import COUNTED_SEMISTREAM, FAMILIES, Experiment, Findings
+from bench.experiment import FAMILIES, Experiment, Findings
 from bench.expression import text_of, value_of
 from bench.judge import Figures, Judge
 from bench.postgres import NEEDED
@@ -155,13 +155,20 @@ class Called:
         module, _, name = self.function.rpartition(".")
         function = partial(getattr(importlib.import_module(module), name), **self.told)
         if self.medium is None:
-            return self._judged(function(bench))
-        from bench.experiments.semistream.media import run_on
+            return self._judged(function(bench), bench)
+        from bench.experiments.semistream.media import Runner, run_on
 
-        return run_on(self.medium, lambda runner: self._judged(function(runner)), bench)
+        def judged(runner: Runner) -> Findings:
+            found = function(runner)
+            return self._judged(found, bench, **runner.told)
 
-    def _judged(self, found: Figures | Sequence[Figures]) -> Findings:
-        return self.judge.findings(*([found] if isinstance(found, Figures) else found))
+        return run_on(self.medium, judged, bench)
+
+    def _judged(self, found: Figures | Sequence[Figures], bench: BenchContext, **told: Any) -> Findings:
+        """With what every expression may name: whether these are the source's sizes, and what is `told`."""
+        given = {"full": bench.scale == "full", **told}
+        some = [found] if isinstance(found, Figures) else found
+        return self.judge.findings(*(replace(one, named=given | dict(one.named)) for one in some))
 
 
 def _described(name: str, *, run: str, on: Iterable[str] = (), **table: Any) -> Iterator[Experiment]:
@@ -171,17 +178,18 @@ def _described(name: str, *, run: str, on: Iterable[str] = (), **table: Any) -> 
     told = {name: table.pop(name) for name in _JUDGED if name in table}
     judge, fault = Judge(**told | {"fault": ""}), told.get("fault", "")
     call = Called(f"bench.experiments.{family}.{run}", table.pop("with", {}), judge=judge)
+    table["module"] = call.function.rpartition(".")[0]
     table["table"] = f"bench/experiments/{family}.toml#{name}"
     table["places"], requires = tuple(table.get("places", ())), tuple(table.pop("requires", ()))
     if not on:
         yield Experiment(name, run=replace(call, judge=replace(judge, fault=fault)), requires=requires, **table)
     for medium in on:
         simulated = medium == "simulated"
-        whose = fault if isinstance(fault, str) else fault["simulated" if simulated else "clock"]
+        whose = fault["simulated" if simulated else "clock"] if isinstance(fault, dict) else fault
         judged = replace(call, medium=medium, judge=replace(judge, fault=whose))
         grounds: dict[str, Any] = {"ground": "measured"}
         if simulated:
-            grounds = {"ground": "counted", "measures": COUNTED_SEMISTREAM}
+            grounds = {"ground": "counted"}
         full = name if simulated else f"{family}-{medium}-{word}"
         needed = (*NEEDED, *requires) if medium == "database" else requires
         yield Experiment(full, run=judged, requires=needed, **grounds | table)

@@ -29,32 +29,27 @@ Part: TypeAlias = tuple[str, "bool | None"]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """Experiments of one kind: the title of their section, the usual source, and the code that decides figures.
+    """Experiments of one kind: the title of their section, and the usual source.
 
-    `on` is where they run unless they say it: semi-stream joins on a simulated disk.
+    `code` decides figures beside what their modules import: it is imported by name, or run in other processes. `on` is
+    where they run unless they say it: semi-stream joins on a simulated disk.
     """
 
     title: str
     source: str
-    code: tuple[str, ...]
+    code: tuple[str, ...] = ()
     on: tuple[str, ...] = ()
 
 
-_SIMULATED, _TPCH = ("joins/semistream", "bench/simulation.py"), "bench/experiments/tpch.py"
-COUNTED_SEMISTREAM = (
-    *(f"engine/{part}" for part in ("kernels", "rows/columns", "memory", "storage/device", "clock")),
-    "workloads", "bench/simulation.py", "bench/experiments/semistream", _TPCH,
-    *(f"joins/semistream/{part}" for part in ("operators", "kernels", "cost", "sizes", "request", "master/pages")),
-)  # fmt: skip
-"""The code that decides figures on the simulated disk: neither stores nor Spark."""
+_JUDGING = ("bench/experiment.py", "bench/judge.py", "bench/expression.py")
 FAMILIES = {
-    "semistream": Family("Semi-stream joins", "Naeem 2012", ("workloads", *_SIMULATED, _TPCH), on=("simulated",)),
-    "online": Family("Online joins", "Bornea 2010", ("joins/online", "workloads")),
-    "interval": Family("Interval joins", "Carman 2020", ("joins/interval", "workloads", "bench/intervals.py", _TPCH)),
-    "xquery": Family("XQuery", "Carman 2020", ("xml", "workloads", "bench/cases/xquery.py", "bench/xquery_weather.py")),
-    "models": Family("Cost models judged", "our own", ("joins/interval", *_SIMULATED)),
-    "scale": Family("Scale", "our own", ("joins", "xml", "bench/cases")),
-    "rivals": Family("Rivals when memory is short", "our own", ("joins", "xml", "bench/cases")),
+    "semistream": Family("Semi-stream joins", "Naeem 2012", on=("simulated",)),
+    "online": Family("Online joins", "Bornea 2010"),
+    "interval": Family("Interval joins", "Carman 2020"),
+    "xquery": Family("XQuery", "Carman 2020", ("bench/cases/xquery.py",)),
+    "models": Family("Cost models judged", "our own"),
+    "scale": Family("Scale", "our own", ("engine", "joins", "xml", "spark", "bench/cases")),
+    "rivals": Family("Rivals when memory is short", "our own", ("engine", "joins", "xml", "spark", "bench/cases")),
 }
 
 
@@ -173,9 +168,9 @@ class Experiment:
     """One claim and the run that tests it.
 
     `places` are the figures and tables of the source that it repeats, as the source numbers them. `claim` is what the
-    source says, in our words. The first word of the name is the family. `measures` are the parts of the library
-    (`joins/online` ...) whose code decides the figures: once one of them changes, or the `table` that describes the
-    experiment (file.toml#name), kept figures are stale. A wrong answer is an exception, never a finding.
+    source says, in our words. The first word of the name is the family. `measures` is the code that decides figures,
+    by default the `module` of the experiment with all that it imports: once it changes, or the `table` that describes
+    the experiment (file.toml#name), kept figures are stale. A wrong answer is an exception, never a finding.
     """
 
     name: str
@@ -187,17 +182,18 @@ class Experiment:
     requires: tuple[str, ...] = ()
     measures: tuple[str, ...] = ()
     table: str = ""
+    module: str = ""
 
     def __post_init__(self) -> None:
         if self.family not in FAMILIES:
             raise PlanError(
                 f"experiment {self.name!r} must be named after its family: one of {tuple(FAMILIES)}, and -."
             )
-        own, spark = FAMILIES[self.family], ("spark",) if self.ground == "measured" else ()
-        places = (f"bench/experiments/{self.family}", self.table)
+        own = FAMILIES[self.family]
         object.__setattr__(self, "source", self.source or own.source)
-        code = (*self.measures, self.table) if self.measures else ("engine", *own.code, *spark, *places)
-        object.__setattr__(self, "measures", tuple(filter(None, code)))
+        imports = f"{self.module}:{self.ground}" if self.module else ""
+        code = self.measures or (imports, *own.code, *_JUDGING)
+        object.__setattr__(self, "measures", tuple(filter(None, (*code, self.table))))
 
     @property
     def family(self) -> str:

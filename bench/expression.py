@@ -43,6 +43,11 @@ def value_of(text: str, names: Names) -> Any:
     return _value(_parsed(text.strip()), names)
 
 
+def checked(text: str) -> None:
+    """`PlanError` for a text that is no expression."""
+    _parsed(text.strip())
+
+
 def filled(text: str) -> str:
     """The expression of a text that is filled in as f-strings are."""
     return f'f"""{text} """[:-1]'

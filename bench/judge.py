@@ -2,16 +2,18 @@
 
     let = {gains = "rate(X) / rate(HYBRID)"}                               # further figures
     states = [["X-HYBRIDJOIN has {listed(gains)} times its rate", "min(gains) > 1"]]
-    fault = "source: 6.9 takes the variance of a trial for its mean"       # said of statements that do not hold
+    fault = [["min(gains) > 0.7", "source: {why}"]]                        # of statements that do not hold
     note = "Exponent 1. {note}"
     shows = [{table = "Rates", chart = "By memory", y = "rows/s", columns = {"memory, MB" = "values", X = "rate(X)"}}]
 
 Expressions (`bench/expression.py`) are over the figures by name, columns being NumPy arrays; texts are filled in as
 f-strings are. A statement is its text and the condition under which it holds (None: it could not be tested), for every
 value of a third part if it has one ("for rival in RIVALS"), with a fault of its own as a fourth; or an expression that
-gives such pairs, or one of them (`close`). A fault is said only where the statement does not hold. `untested` says why
-an experiment tests nothing here. What `shows` is a table, a chart of its columns over the first one (`lines` names some
-of them), or both; or an expression that gives one of these.
+gives such pairs, or one of them (`close`). A fault is said only where the statement does not hold. It is a text, or
+pairs of a condition and a text: the first one whose condition holds is said, since a reason explains figures of some
+size and not those beyond; if there is none, the statement is unexplained. All may name `full` (the source's sizes) and
+`cores`. `untested` says why an experiment tests nothing here. What `shows` is a table, a chart of its columns over the
+first one (`lines` names some of them), or both; or an expression that gives one of these.
 """
 
 from __future__ import annotations
@@ -19,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,7 +42,10 @@ from bench.experiment import (
     wave,
 )
 from bench.expression import filled, text_of, value_of
+from bench.machine import usable_cores
 
+Reasons: TypeAlias = Sequence[Sequence[str]]
+"""Conditions, each with the fault that is said where it holds."""
 _WORDS: Mapping[str, Any] = {
     each.__name__: each for each in (close, extent, listed, mean, pairwise, percent, replace, slope, split, wave)
 }
@@ -68,8 +73,8 @@ class Judge:
     """A statement about the figures of an experiment."""
 
     let: Mapping[str, str] = field(default_factory=dict)
-    states: Sequence[str | Sequence[str]] = ()
-    fault: str = ""
+    states: Sequence[str | Sequence[str | Reasons]] = ()
+    fault: str | Reasons = ""
     untested: str = ""
     note: str = ""
     shows: Sequence[str | Mapping[str, Any]] = ()
@@ -90,7 +95,7 @@ class Judge:
 
     def names(self, found: Figures) -> dict[str, Any]:
         """All that statements may name: figures, and what is derived from them."""
-        names = {**_WORDS, **found.named}
+        names = {**_WORDS, "full": False, "cores": usable_cores(), **found.named}
         for name, text in self.let.items():
             names[name] = value_of(text, names)
         return names
@@ -100,7 +105,7 @@ class Judge:
         found = []
         for says, holds, reason in (part for state in self.states for part in _parts(state, names)):
             fails = holds is not None and not holds
-            found.append(Statement.of((says, holds), (reason or text_of(self.fault, names)) if fails else ""))
+            found.append(Statement.of((says, holds), (reason or value_of(_reason(self.fault), names)) if fails else ""))
         return found
 
 
@@ -110,17 +115,25 @@ def _column(cells: Sequence[Any]) -> Any:
     return np.array(cells) if numbers else list(cells)
 
 
-def _parts(state: str | Sequence[str], names: dict[str, Any]) -> list[tuple[str, bool | None, str]]:
+def _parts(state: str | Sequence[str | Reasons], names: dict[str, Any]) -> list[tuple[str, bool | None, str]]:
     """Text, whether it holds, and the fault of its own, of each statement."""
     if isinstance(state, str):
         given: Part | Sequence[Part] = value_of(state, names)
         parts: Any = [given] if isinstance(given, tuple) else given
         return [(says, holds, "") for says, holds in parts]
-    text, holds, every, fault = (*state, *("", "")[len(state) - 2 :])
+    text, holds, every, fault = list[Any]((*state, "", "")[:4])
+    told = f"'' if ({holds}) is None or ({holds}) else ({_reason(fault)})"  # a reason may need that it does not hold
     found: list[tuple[str, bool | None, str]] = value_of(
-        f"[({filled(text)}, {holds}, {filled(fault)}) {every or 'for _ in (0,)'}]", names
+        f"[({filled(text)}, {holds}, {told}) {every or 'for _ in (0,)'}]", names
     )
     return found
+
+
+def _reason(fault: str | Reasons) -> str:
+    """The expression of a fault: of several the first one whose condition holds."""
+    if isinstance(fault, str):
+        return filled(fault)
+    return "".join(f"({filled(text)}) if ({condition}) else " for condition, text in fault) + "''"
 
 
 def _shown(show: str | Mapping[str, Any], names: dict[str, Any]) -> Iterable[Chart | Grid]:

@@ -17,6 +17,7 @@ from typing import Any, Self
 import psutil  # type: ignore[import-untyped]  # ships no type information
 
 import dovetail
+from bench.imports import code_digest, file_of, imported
 from dovetail.calibrate.unit_cost import cpu_model, versions
 
 __all__ = ["PeakMemory", "commit", "digest", "machine", "tree_memory", "tree_rss", "usable_cores", "versions"]
@@ -72,7 +73,9 @@ def _git(directory: Path, *arguments: str) -> str | None:
 def digest(parts: Iterable[str]) -> str:
     """One digest of all Python sources in these parts of the package or of `bench` (`online`, `bench/cases` ...).
 
-    `bench/experiments/online.toml#online-zipf` is one table of a file, with the one that it is like.
+    `bench/experiments/online.toml#online-zipf` is one table of a file, with the one that it is like;
+    `bench.experiments.online.pauses:counted` is a module and all that it imports, see `bench/imports.py`. Comments and
+    docstrings do not count.
     """
     found = hashlib.sha256()
     for part in sorted(set(parts)):
@@ -82,16 +85,22 @@ def digest(parts: Iterable[str]) -> str:
 
 @cache
 def _digest_of(part: str) -> str:
+    module, colon, ground = part.partition(":")
+    if colon:
+        return _digest_of_files([(name, file) for name in imported(module, ground) if (file := file_of(name))])
     root = BENCH.parent if part.partition("/")[0] == BENCH.name else PACKAGE
     path, _, table = part.partition("#")
     place = root / path
     if table:
         return hashlib.sha256(repr(_table_of(place, table)).encode()).hexdigest()
     files = sorted(place.rglob("*.py")) if place.is_dir() else [place if place.suffix else place.with_suffix(".py")]
+    return _digest_of_files([(str(file.relative_to(root)), file) for file in files])
+
+
+def _digest_of_files(files: Iterable[tuple[str, Path]]) -> str:
     found = hashlib.sha256()
-    for file in files:
-        found.update(str(file.relative_to(root)).encode())
-        found.update(file.read_bytes())
+    for name, file in files:
+        found.update(f"{name} {code_digest(file)}\n".encode())
     return found.hexdigest()
 
 

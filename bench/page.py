@@ -106,7 +106,7 @@ def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
     if not found:
         raise DataError(f"{figures} holds no kept figures; make some: `python -m bench run --all --keep {figures}`.")
     ours = {name: (known[name], scales) for name, scales in found.items() if name in known}
-    shown = [one for entry, scales in ours.values() for one in _shown(entry, _telling(entry, scales))]
+    shown = [one for entry, scales in ours.values() for one in _shown(entry, telling(entry, scales))]
     _draw(shown)
     problems = [f"{name} has no figures" for name in known if name not in found]
     problems += [f"{e.name} failed{line['why']}" for e in shown for line in e.verdicts if line["verdict"] == "failed"]
@@ -116,7 +116,7 @@ def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
     return page, problems
 
 
-def _telling(entry: Entry, scales: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+def telling(entry: Entry, scales: Mapping[str, Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """The figures of an entry that the page shows: of today's code, if any; of an experiment at the largest scale."""
     code = digest(entry.measures)
     fresh = {scale: whole for scale, whole in scales.items() if whole["entry"]["code"] == code} or scales

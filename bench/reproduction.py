@@ -11,7 +11,7 @@ from typing import Any
 from bench.catalogue import load_experiments
 from bench.experiment import FAULTS, Experiment, Statement
 from bench.machine import digest
-from bench.page import SOURCES, kept
+from bench.page import SOURCES, kept, telling
 
 _HEAD = """# Which claims of the sources hold
 
@@ -63,10 +63,9 @@ def write_claims(figures: Path, to: Path) -> Path:
 
 
 def _told(found: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Iterator[Told]:
-    """The statements on claims of sources, of the largest scale that is kept of each experiment."""
+    """The statements on claims of sources, of the largest scale with figures of today's code, if there are any."""
     for name, experiment in load_experiments().items():
-        scales = found.get(name, {})
-        whole = scales.get("full") or scales.get("small")
+        whole = next(iter(telling(experiment, found.get(name, {}))), None)
         if experiment.source == "our own" or whole is None or whole["entry"]["findings"] is None:
             continue
         entry, commit = whole["entry"], str(whole.get("commit") or "")[:8]

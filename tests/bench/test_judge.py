@@ -48,6 +48,20 @@ def test_statements_are_texts_with_conditions_for_each_value_or_given_whole() ->
     assert found.note == "Sizes 1, 2."
 
 
+def test_a_reason_is_given_for_the_figures_that_it_explains() -> None:
+    faults = [["rate[1] < 20", "source: {rate[1]:g} is its own"], ["size[0] == 1", "scale: {len(size)} sizes"]]
+    own = [["n > 1", "ours: {n} is too many"]]
+    states = [["it is so", "size[0] > 1"], ["{n} is so", "n < 0", "for n in size", own]]
+    found = Judge(states=states, fault=faults).findings(FOUND).statements
+    assert [one.explain() for one in found] == [
+        " (the scale here): it is so. 2 sizes.",
+        " (the scale here): 1 is so. 2 sizes.",
+        " (our code): 2 is so. 2 is too many.",
+    ]
+    found = Judge(states=states[:1], fault=faults[:1]).findings(FOUND).statements
+    assert [one.explain() for one in found] == [" (unexplained): it is so."]
+
+
 def test_a_reason_is_not_given_for_what_holds() -> None:
     found = Judge(states=[["it is so", "size[0] == 1"]], fault="ours: {no_such_figure}").findings(FOUND)
     assert [one.reason for one in found.statements] == [""]

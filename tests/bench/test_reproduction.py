@@ -68,6 +68,20 @@ def test_claims_of_our_own_are_not_on_it_and_old_figures_are_marked(tmp_path: Pa
     assert ", before)" in write_claims(tmp_path, tmp_path / "reproduction.md").read_text()
 
 
+def test_fresh_figures_at_small_scale_are_told_before_old_ones_at_full_scale(tmp_path: Path, known: Any) -> None:
+    known(one())
+    for scale in ("small", "full"):
+        page.keep(harness.run([one()], scale), tmp_path)
+    assert "counted, full" in write_claims(tmp_path, tmp_path / "reproduction.md").read_text()
+    file = tmp_path / "semistream-x.full.json"
+    kept = json.loads(file.read_text())
+    kept["entry"]["code"] = "of another day"
+    file.write_text(json.dumps(kept))
+    text = write_claims(tmp_path, tmp_path / "reproduction.md").read_text()
+    assert "counted, small" in text
+    assert ", before)" not in text
+
+
 def test_what_was_measured_with_this_code_is_not_run_again(tmp_path: Path, known: Any) -> None:
     known(one())
     asked = ["run", "semistream-x", "--keep", str(tmp_path), "--resume"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime as dt
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -41,16 +43,37 @@ def test_our_hints_are_read_and_leave_the_text(hints: str, rest: str, read: list
 
 
 @pytest.mark.parametrize(
+    ("text", "points"),
+    [
+        ("(10, -2, 2.5)", [10, -2, Decimal("2.5")]),
+        ("(DATE '2024-05-01', date'2024-06-01')", [dt.date(2024, 5, 1), dt.date(2024, 6, 1)]),
+        ("(timestamp '2024-05-01 12:00:00')", [dt.datetime(2024, 5, 1, 12)]),
+    ],
+)
+def test_split_points_are_a_list(text: str, points: list[object]) -> None:
+    hints = f"/*+ broadcast(s), interval_join(split_points={text}, memory='1MB') */"
+    source = Source(f"select {hints} {JOIN}")
+    assert [hint.options for hint in source.hints] == [{"split_points": points, "memory": "1MB"}]
+    assert source.text.split() == f"select /*+broadcast(s)*/ {JOIN}".split()
+
+
+@pytest.mark.parametrize(
     ("hint", "message"),
     [
         ("interval_join(algorithm='dipp')", "'dip'"),
         ("interval_join(memry='1MB')", "did you mean 'memory'"),
-        ("interval_join(keep='first')", "It takes memory, algorithm, route, partitions"),
+        ("interval_join(keep='first')", "It takes memory, algorithm, route, partitions, split_points"),
         ("interval_join('64MB')", r"as in interval_join\(memory='64MB'\)"),
         ("interval_join(memory=)", r"as in interval_join\(memory='64MB'\)"),
         ("interval_join(partitions=2.5)", "not a whole number"),
         ("interval_join(memory='a lot')", "memory"),
         ("asof_join(route='native')", "has no option 'route'"),
+        ("interval_join(split_points=10)", r"as in split_points=\(10, 20\)"),
+        ("interval_join(memory=(10, 20))", "memory takes one value"),
+        ("interval_join(split_points=('10'))", "a split point is a number, DATE"),
+        ("interval_join(split_points=(10, ))", "a split point is a number, DATE"),
+        ("interval_join(split_points=(DATE 'May'))", "'May' is no date"),
+        ("interval_join(split_points=(10, 20), partitions=2)", "does not fit 2 split points"),
     ],
 )
 def test_a_hint_that_is_wrong_is_an_error(hint: str, message: str) -> None:
@@ -90,6 +113,16 @@ def test_a_join_runs_as_its_hint_says(spark: SparkSession, hint: str, query: str
 
 def _runs_in_python(frame: DataFrame) -> bool:
     return "MapInArrow" in frame._jdf.queryExecution().toString()
+
+
+@pytest.mark.usefixtures("tables")
+def test_split_points_of_a_hint_are_the_ranges_of_the_join(spark: SparkSession) -> None:
+    hint = "interval_join(algorithm='forward_scan', split_points=(33, 11))"
+    frame = sql(spark, f"select /*+ {hint} */ {JOIN}")
+    plan = frame._jdf.queryExecution().toString()
+    assert "cast(11 as bigint)" in plan
+    assert "cast(33 as bigint)" in plan
+    assert sorted(frame.collect()) == sorted(sql(spark, f"select {JOIN}").collect())
 
 
 @pytest.mark.usefixtures("tables")

@@ -111,7 +111,8 @@ _CLOSE: Final = 2.0  # candidates within so many times the best of the first rou
 _ROUNDS: Final = 6
 _EXAM_ROUNDS: Final = 3
 _EXAM_SECONDS: Final = 900.0
-"""Processor time after which the exam takes no more settings."""
+_FEWEST: Final = 100
+"""Processor time after which the exam takes no more settings, but for the fewest that it must have."""
 _TAIL, _LONG = ((0.9, 5), (0.1, 200)), ((0.98, 20), (0.02, 2_000))
 _PAIRS: Final = (
     Pair(Mix.even(0.1, 10), Mix.even(0.1, 10), 200_000),
@@ -240,9 +241,11 @@ def margins(found: Sequence[Chosen]) -> dict[str, list[float]]:
     """By operator, in each setting: what the best other operator costs over what it costs itself."""
     every: dict[str, list[float]] = {name: [] for name in sorted({operator_of(c) for one in found for c in one.costs})}
     for one in found:
-        least = {name: min(cost for c, cost in one.costs.items() if operator_of(c) == name) for name in every}
+        least = dict[str, float]()
+        for candidate, cost in one.costs.items():
+            least[operator_of(candidate)] = min(cost, least.get(operator_of(candidate), cost))
         for name, own in least.items():
-            every[name].append(min(cost for other, cost in least.items() if other != name) / own)
+            every[name].append(min((cost for other, cost in least.items() if other != name), default=own) / own)
     return every
 
 
@@ -252,7 +255,7 @@ def constants(found: Sequence[Chosen]) -> dict[str, int]:
     names = sorted({operator_of(c) for one in found for c in one.costs})
     return {
         name: sum(
-            min(cost for c, cost in one.costs.items() if operator_of(c) == name) <= NEAR * least
+            min((cost for c, cost in one.costs.items() if operator_of(c) == name), default=np.inf) <= NEAR * least
             for one, least in zip(found, best, strict=True)
         )
         for name in names
@@ -262,14 +265,14 @@ def constants(found: Sequence[Chosen]) -> dict[str, int]:
 def exam(bench: BenchContext) -> Figures:
     """Settings of the exam and settings drawn at random: the choices, and what a constant answer would give.
 
-    It ends after a fixed processor time, or when all settings are done.
+    It ends after a fixed processor time and a hundred settings, or when all settings are done.
     """
     from bench.experiments.models.exam import in_turn
 
     warm()
     began, found, held_out = time.process_time(), list[Chosen](), list[Chosen]()
     for is_drawn, setting in in_turn():
-        if time.process_time() - began > _EXAM_SECONDS:
+        if len(found) >= _FEWEST and time.process_time() - began > _EXAM_SECONDS:
             break
         found.append(_Timed(setting).chosen(_EXAM_ROUNDS))
         held_out += found[-1:] * is_drawn

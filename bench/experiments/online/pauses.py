@@ -21,12 +21,12 @@ Runs = Mapping[str, Mapping[int, Paused]]
 
 
 def setting_of(bench: BenchContext) -> tuple[int, Setting, tuple[int, ...]]:
-    """Rows a side, setting and pauses: a tenth of the source's, and at small scale less of all.
+    """Rows a side, setting and pauses: the source's, and at small scale less of all.
 
-    Every flush and every block that is read is done by the operators, some four seconds for ten thousand rows.
+    Every flush and every block that is read is done by the operators.
     """
     if bench.scale == "full":
-        return 10_000, Setting(1_000, 10, 100), PAUSES
+        return 100_000, Setting(10_000, 50, 1_000), PAUSES
     return 4_000, Setting(400, 10, 40), (PAUSES[0], PAUSES[-1])
 
 
@@ -127,8 +127,9 @@ def handover(bench: BenchContext) -> Figures:
 
 def outer_blocks(bench: BenchContext) -> Figures:
     """Figure 19: blocks that the nested loop of pauses holds, of two hundred that fit in memory, as in the source."""
-    rows, base = 10_000, Setting(1_000, 5, 100)
-    pauses = (10, 30, 50) if bench.scale == "full" else (20,)
+    full = bench.scale == "full"
+    rows, base = (100_000, Setting(10_000, 50, 1_000)) if full else (10_000, Setting(1_000, 5, 100))
+    pauses = (10, 30, 50) if full else (20,)
 
     def runs(name: str, setting: Setting) -> dict[int, Paused]:
         return {pause: paused(name, "zipf", rows, pause, setting) for pause in pauses}
@@ -151,11 +152,11 @@ def outer_blocks(bench: BenchContext) -> Figures:
 def miner_handover(bench: BenchContext) -> Figures:
     """Figure 21, a table: rows that wait when work on disk stops because more have come than may wait."""
     full = bench.scale == "full"
-    rows, limit, blocks, pauses = (10_000, 100, 19, PAUSES) if full else (4_000, 40, 9, PAUSES[::2])
+    rows, limit, blocks, pauses = (100_000, 1_000, 19, PAUSES) if full else (4_000, 40, 9, PAUSES[::2])
     found: dict[str, dict[int, Paused]] = {}
     for inputs in INPUTS:
         memory = (2 * rows + (inputs - 2) * rows // 10) // 20  # 5 % of all rows
-        setting = Setting(memory, 10, limit, outer_blocks=blocks)
+        setting = Setting(memory, 50 if full else 10, limit, outer_blocks=blocks)
         found[f"{inputs} inputs"] = {p: miner_paused(inputs, rows, p, setting, p == pauses[0]) for p in pauses}
     shares = _grid(_BEFORE_LAST, found, lambda name, every: [[name, *(e.share for e in every)]])
     title = f"Rows that wait after a pause; {limit} may, in the source 1,000"

@@ -159,12 +159,16 @@ def law_keys(rows: int, exponent: float, *, scattered: bool, seed: int) -> Keys:
 
 @dataclass(frozen=True, slots=True)
 class Timed:
-    """Rows a second by the clock, rows per load, the share answered by cached rows, and rows that were checked."""
+    """Rows a second by the clock, rows per load, the share answered by cached rows, and rows that were checked.
+
+    `reading` is the share of the time that reads take.
+    """
 
     per_second: float
     rows_per_load: float
     cached_share: float
     checked: int
+    reading: float = 0.0
 
 
 def timed(join: SemiStreamJoin, keys: Keys, warm: int, measure: int) -> Timed:
@@ -175,16 +179,17 @@ def timed(join: SemiStreamJoin, keys: Keys, warm: int, measure: int) -> Timed:
     with join.open(MemoryBudget(2**34, "bench"), {"stream": STREAM}) as operator:
         answers: list[pa.RecordBatch] = []
         taken, meter, rates = [push(operator, keys, warm, answers)], Meter(operator), []
+        began = time.perf_counter()
         for _ in range(_WINDOWS):
             done, started = meter.did()["rows"], time.perf_counter()
             taken.append(push(operator, keys, -(-measure // _WINDOWS), answers))
             rates.append((meter.did()["rows"] - done) / (time.perf_counter() - started))
-        did = meter.did()
+        did, reading = meter.did(), meter.reading_s() / (time.perf_counter() - began)
         answers += operator.finish()
         asked = np.concatenate(taken)
         check(asked, answers)
         hits = did["answered_by_cache"] / max(1, did["rows"])
-        return Timed(median(rates), did["rows"] / max(1, did["loads"]), hits, len(asked))
+        return Timed(median(rates), did["rows"] / max(1, did["loads"]), hits, len(asked), reading)
 
 
 def push(operator: SemiStreamOperator, keys: Keys, rows: int, answers: list[pa.RecordBatch]) -> I64:
@@ -266,6 +271,11 @@ class Runner:
         )
         self.note = f"Simulated disk, steps at the source's costs; h_S/n_p = 76 at 50 MB and 2 million rows. {scale}."
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What reasons may name: what sizes are divided by, and the shares of the time that reads take, if measured."""
+        return {"divide": self.divide, "reading": []}
+
     def count(self, point: Point) -> Found:
         """Counts of the join of this point."""
         return points.count(point)
@@ -306,6 +316,11 @@ class ClockRunner(Runner):
         self._stack = stack
         self._stores: dict[int, Pages] = {}
         self._found: dict[Point, Timed] = {}
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """As of the simulated disk, with the measured shares."""
+        return {"divide": self.divide, "reading": [one.reading for one in self._found.values()]}
 
     def pages(self, rows: int) -> Pages:
         """The store of so many master rows."""

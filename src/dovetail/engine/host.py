@@ -15,6 +15,7 @@ from dovetail.engine.clock import Clock, VirtualClock
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import Ends, Operator, OperatorError, Specification
+from dovetail.engine.turns import InTurns
 from dovetail.errors import PlanError
 
 Order = Literal["random", "round_robin", "sequential"]
@@ -72,17 +73,23 @@ def run_local(
     schemas: Mapping[str, pa.Schema] | None = None,
     spill_dir: Path | None = None,
     clock: Clock | None = None,
+    rows_per_call: int | None = None,
 ) -> LocalRun:
     """The result of a join over local inputs, batch by batch; the operator is closed at the end, also after failures.
 
-    A side without any batch needs its schema in `schemas`. The host checks the operator: results must have the
-    announced schema, and the closed operator must have released all memory; otherwise `OperatorError`.
+    A side without any batch needs its schema in `schemas`. With `rows_per_call` at most so many result rows come
+    between two batches that are taken from the inputs, and in a pause; the rest follows later, and batches that arrive
+    meanwhile wait on disk. The host checks the operator: results must have the announced schema, and the closed
+    operator must have released all memory; otherwise `OperatorError`.
     """
     if set(inputs) != set(spec.sides):
         raise PlanError(f"inputs are {sorted(inputs)}; this join takes {sorted(spec.sides)}.")
+    if rows_per_call is not None and rows_per_call < 1:
+        raise PlanError(f"rows_per_call={rows_per_call} is too small; give 1 or more, or leave it out.")
     feeds = {side: _Feed(side, inputs[side], (schemas or {}).get(side)) for side in spec.sides}
     memory = budget if isinstance(budget, MemoryBudget) else MemoryBudget(budget)
-    return LocalRun(spec, feeds, memory, schedule or Schedule(), spill_dir, clock or VirtualClock())
+    clock = clock or VirtualClock()
+    return LocalRun(spec, feeds, memory, schedule or Schedule(), spill_dir, clock, rows_per_call)
 
 
 class LocalRun(Iterator[pa.RecordBatch]):
@@ -96,12 +103,14 @@ class LocalRun(Iterator[pa.RecordBatch]):
         schedule: Schedule,
         spill_dir: Path | None,
         clock: Clock,
+        rows_per_call: int | None,
     ) -> None:
         self.budget, self.clock = budget, clock
         self._feeds, self._schedule = feeds, schedule
         self._used_before = budget.used
         self._random = random.Random(schedule.seed)  # noqa: S311  (repeatable schedules, no secrets)
-        self._operator = spec.open(budget, {side: feed.schema for side, feed in feeds.items()}, spill_dir)
+        operator = spec.open(budget, {side: feed.schema for side, feed in feeds.items()}, spill_dir)
+        self._operator: Operator = operator if rows_per_call is None else InTurns(operator, rows_per_call, 0, spill_dir)
         self._answers = self._drive(self._operator)
         self._turns = list(feeds)
 
@@ -153,6 +162,8 @@ class LocalRun(Iterator[pa.RecordBatch]):
                     yield from self._checked(operator.push(side, item))
                     self._maybe_pause(live)
             yield from self._checked(operator.finish())
+            while isinstance(operator, InTurns) and operator.pending:
+                yield from self._checked(operator.finish())
         self._check_released()
 
     def _ready(self, live: dict[str, _Feed]) -> list[str]:

@@ -75,8 +75,11 @@ class InTurns:
 
     def push(self, side: str, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Take rows of one side; results that are possible by now."""
-        self._inbox.append(_Waiting(side, batch.schema, self._held.keep(batch.serialize())))
-        self.metrics.peak("batches_waiting", len(self._inbox), unit="batches")
+        if self.pending:
+            self._inbox.append(_Waiting(side, batch.schema, self._held.keep(batch.serialize())))
+            self.metrics.peak("batches_waiting", len(self._inbox), unit="batches")
+        else:
+            self._current = self.operator.push(side, batch)
         return self._turn()
 
     def end(self, side: str) -> None:

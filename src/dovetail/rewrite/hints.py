@@ -6,9 +6,11 @@ replaced by spaces, so that positions in the text stay as they are.
 
 from __future__ import annotations
 
+import datetime as dt
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
@@ -22,7 +24,7 @@ from dovetail.joins.interval.request import JoinOptions
 from dovetail.request import nearest
 
 OPTIONS = {
-    "interval_join": ("memory", "algorithm", "route", "partitions"),
+    "interval_join": ("memory", "algorithm", "route", "partitions", "split_points"),
     "asof_join": ("memory", "algorithm", "partitions"),
 }
 _COMMENT = re.compile(r"\s*/\*\+(.*?)\*/", re.DOTALL)
@@ -104,9 +106,12 @@ def _hint(select: int, content: str, words: Sequence[Token]) -> Hint | None:
 
 
 def _arguments(words: Sequence[Token]) -> Iterator[list[Token]]:
+    """The parts between commas, but for commas in parentheses."""
     part: list[Token] = []
+    depth = 0
     for token in words:
-        if token.token_type is TokenType.COMMA:
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if token.token_type is TokenType.COMMA and not depth:
             yield part
             part = []
         else:
@@ -117,7 +122,8 @@ def _arguments(words: Sequence[Token]) -> Iterator[list[Token]]:
 
 def _option(join: str, text: str, part: Sequence[Token]) -> tuple[str, Any]:
     kinds = [token.token_type for token in part]
-    if kinds[1:] not in ([TokenType.EQ, TokenType.STRING], [TokenType.EQ, TokenType.NUMBER]):
+    listed = kinds[1:3] == [TokenType.EQ, TokenType.L_PAREN] and kinds[-1] is TokenType.R_PAREN
+    if not listed and kinds[1:] not in ([TokenType.EQ, TokenType.STRING], [TokenType.EQ, TokenType.NUMBER]):
         raise PlanError(
             f"the hint {text} is not understood; write options with their values, as in {join}(memory='64MB')."
         )
@@ -126,8 +132,34 @@ def _option(join: str, text: str, part: Sequence[Token]) -> tuple[str, Any]:
         near = nearest(name, OPTIONS[join])
         meant = f"; did you mean {near!r}?" if near else "."
         raise PlanError(f"the hint {text} has no option {name!r}{meant} It takes {', '.join(OPTIONS[join])}.")
+    if listed != (name == "split_points"):
+        raise PlanError(f"the hint {text}: {_FORMS[listed].format(name)}.")
+    if listed:
+        return name, [_point(text, point) for point in _arguments(part[3:-1])]
     if kinds[2] is TokenType.STRING:
         return name, value
     if not value.isdecimal():
         raise PlanError(f"the hint {text}: {name} is {value}, which is not a whole number.")
     return name, int(value)
+
+
+_TIMES: dict[str, Callable[[str], dt.date]] = {"date": dt.date.fromisoformat, "timestamp": dt.datetime.fromisoformat}
+_FORMS = {True: "{} takes one value", False: "{} takes a list in parentheses, as in split_points=(10, 20)"}
+
+
+def _point(text: str, words: Sequence[Token]) -> Any:
+    """A bound: a number, a date or a timestamp."""
+    kinds, value = [token.token_type for token in words], words[-1].text if words else ""
+    sign = -1 if kinds[:1] == [TokenType.DASH] else 1
+    if kinds[sign < 0 :] == [TokenType.NUMBER]:
+        return sign * (int(value) if value.isdecimal() else Decimal(value))
+    kind = words[0].text.lower() if words else ""
+    if len(kinds) == 2 and kind in _TIMES and kinds[1] is TokenType.STRING:
+        try:
+            return _TIMES[kind](value)
+        except ValueError as error:
+            raise PlanError(f"the hint {text}: {value!r} is no {kind}.") from error
+    raise PlanError(
+        f"the hint {text}: a split point is a number, DATE '2024-05-01' or TIMESTAMP '2024-05-01 12:00:00', not "
+        f"{' '.join(token.text for token in words)!r}."
+    )

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from bench.catalogue import load_experiments
 from bench.experiment import Findings, Grid
-from bench.experiments.models import choices, exam, interval, semistream
+from bench.experiments.models import choices, exam, interval, routes, semistream
 from bench.experiments.models.choices import Chosen
 from bench.experiments.models.errors import Compared, spreads
 from bench.experiments.models.interval import Mix, Pair
@@ -28,6 +28,7 @@ def test_every_part_of_the_issue_has_its_experiment() -> None:
         "models-interval",
         "models-interval-choice",
         "models-interval-exam",
+        "models-interval-routes",
         "models-semistream",
         "models-semistream-choice",
     }
@@ -55,6 +56,32 @@ def test_a_constant_answer_is_counted_in_its_better_orientation() -> None:
     assert choices.margins(found) == {"a": pytest.approx([1.05, 1 / 3]), "b": pytest.approx([1 / 1.05, 3.0])}
 
 
+def test_routes_that_cannot_run_are_left_out() -> None:
+    found = [
+        Chosen("s1", "native", {"native": 1.0, "ranges": 2.0}),
+        Chosen("s2", "index", {"native": 3.0, "ranges": 4.0, "index": 1.0}),
+    ]
+    assert choices.constants(found) == {"index": 1, "native": 1, "ranges": 0}
+    assert choices.margins(found)["index"] == [3.0]
+    every = list(routes.route_grid(small=True))
+    assert {one.how for one in every} == {"inner", "left_semi", "left_anti"}
+    assert len({str(one) for one in every}) == len(every) == 10
+
+
+def test_the_exam_has_a_hundred_settings_whatever_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Quick:
+        def __init__(self, setting: object) -> None:
+            self.setting = setting
+
+        def chosen(self, rounds: int) -> Chosen:
+            return Chosen(str(self.setting), "a", {"a": 1.0, "b": 2.0})
+
+    monkeypatch.setattr(choices, "_Timed", Quick)
+    monkeypatch.setattr(choices, "_EXAM_SECONDS", 0.0)
+    monkeypatch.setattr(choices, "warm", lambda: None)
+    assert choices.exam(None).named["n"] == 100  # type: ignore[arg-type]  # it needs nothing of it
+
+
 def test_the_exam_fails_a_chooser_that_always_says_the_same() -> None:
     found = [Chosen(f"s{n}", "a", {"a": 1.0 if n % 2 else 2.5, "b": 1.0}) for n in range(20)]
     named = {
@@ -66,7 +93,13 @@ def test_the_exam_fails_a_chooser_that_always_says_the_same() -> None:
         "held_out_good": 5,
     }
     judgement = judged("models-interval-exam", Figures(named))
-    assert [one.verdict for one in judgement.statements] == [*["does not hold"] * 4, "holds", "does not hold"]
+    assert [one.verdict for one in judgement.statements] == [
+        *["does not hold"] * 4,
+        "holds",
+        "does not hold",
+        "holds",
+        "does not hold",
+    ]
 
 
 def test_pairs_are_those_of_all_comparisons() -> None:

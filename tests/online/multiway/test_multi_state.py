@@ -10,7 +10,19 @@ from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.online.kernels.areas import area_of
 from dovetail.joins.online.kernels.indexed import O_RELATION, edges_of, order_probes, update_sigma
 from dovetail.joins.online.kernels.ranges import reach
-from dovetail.joins.online.kernels.tree import FIRST, Order, empty_trees, first_from, insert_node, remove_node
+from dovetail.joins.online.kernels.tree import (
+    FIRST,
+    LAST,
+    LINK_BYTES,
+    Order,
+    Trees,
+    empty_trees,
+    first_from,
+    insert_node,
+    last_before,
+    next_node,
+    remove_node,
+)
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.block_loop import Odometer
 from dovetail.joins.online.operators.miner import TreeIndex
@@ -34,19 +46,28 @@ def test_indexes_are_as_sorted_lists_whatever_comes_and_goes() -> None:
             free.append(slot)
         model.sort()
         if tick % 50 == 0:
-            assert walked(trees.after[0], int(trees.ends[1, 0, FIRST])) == [row[3] for row in model]
+            assert walked(trees, 0, int(trees.ends[1, 0, FIRST])) == [row[3] for row in model]
+            assert trees.ends[1, 0, LAST] == (model[-1][3] if model else -1)
             for place in ((-30, 0, 0), (-3, -1, 5), (4, 2, tick // 2), (4, 9, 0), (30, 0, 0)):
                 wanted = next((row[3] for row in model if row[:3] >= place), -1)
                 assert first_from(trees, order, 1, 0, *place) == wanted
+                wanted = next((row[3] for row in reversed(model) if row[:3] < place), -1)
+                assert last_before(trees, order, 1, 0, *place) == wanted
     assert trees.ends[0, 0, FIRST] == -1
 
 
-def walked(after: np.ndarray, node: int) -> list[int]:
+def walked(trees: Trees, attribute: int, node: int) -> list[int]:
     found = []
     while node >= 0:
         found.append(node)
-        node = int(after[node])
+        node = next_node(trees, attribute, node)
     return found
+
+
+def test_an_index_takes_two_links_of_four_bytes_a_row() -> None:
+    trees = empty_trees(4, 2, 1000)
+    assert trees.child.nbytes == 2 * LINK_BYTES * 1000 == 16_000
+    assert trees.ends.nbytes < 100
 
 
 @pytest.mark.parametrize("tree", ["chain4", "star4"])
@@ -70,7 +91,7 @@ def check_regions(operator: OnlineOperator) -> None:
             regions = [area_of(areas, r, a, index.rows.keys[a, slot]) for slot in slots]
             assert areas.held[r, a].tolist() == np.bincount(regions, minlength=3).tolist()
             assert areas.low[r, a] < areas.up[r, a]
-            assert sorted(walked(trees.after[a], int(trees.ends[r, a, FIRST]))) == slots.tolist()
+            assert sorted(walked(trees, a, int(trees.ends[r, a, FIRST]))) == slots.tolist()
 
 
 def test_probes_go_along_the_tree_least_sigma_first() -> None:

@@ -246,6 +246,34 @@ def _emit_checked(
     sw.note_pairs(state, n, productive, reach - first - productive, suppressed)
 
 
+@inlined
+def _match_row(
+    state: I64, r: Rows, s: Rows, rule: Rule, a: int, b: int, last: int, out_r: I64, out_s: I64
+) -> tuple[int, bool]:
+    """Pair one R row with S rows from b on; the S row to go on with, and whether all have met."""
+    n, store, start, end = state[sw.OUT], state[sw.STORE] != 0, r.start[a], r.end[a]
+    productive, unproductive, suppressed, full = 0, 0, 0, False
+    while b < last:
+        if store and n == out_r.size:
+            full = True
+            break
+        if s.start[b] >= end:
+            unproductive += 1
+            break
+        if not sw.holds(rule, start, end, s.start[b], s.end[b]):
+            unproductive += 1
+        else:
+            productive += 1
+            if max(start, s.start[b]) < rule.range_start:
+                suppressed += 1
+            elif store:
+                out_r[n], out_s[n] = a, b
+                n += 1
+        b += 1
+    sw.note_pairs(state, n, productive, unproductive, suppressed)
+    return b, not full
+
+
 @kernel
 def forward_memory_step(state: I64, r: Rows, s: Rows, rule: Rule, out_r: I64, out_s: I64) -> int:
     """Pair the active R tuples with the active S tuples, the selected one apart: it has met them all. Before a spill.
@@ -254,32 +282,15 @@ def forward_memory_step(state: I64, r: Rows, s: Rows, rule: Rule, out_r: I64, ou
     """
     a, b = state[sw.KEEP], state[sw.INNER]
     first_s = state[sw.S_HEAD] + (1 if state[sw.PICKED] == SELECTED_S else 0)
-    while a < state[sw.R_POS]:
-        while b < state[sw.S_POS]:
-            if state[sw.STORE] != 0 and state[sw.OUT] == out_r.size:
-                state[sw.KEEP], state[sw.INNER] = a, b
-                return sw.OUT_FULL
-            if s.start[b] >= r.end[a]:
-                state[sw.UNPRODUCTIVE] += 1
-                break
-            _compare(state, r, s, rule, a, b, out_r, out_s)
-            b += 1
+    last_r, last_s = state[sw.R_POS], state[sw.S_POS]
+    while a < last_r:
+        b, done = _match_row(state, r, s, rule, a, b, last_s, out_r, out_s)
+        if not done:
+            state[sw.KEEP], state[sw.INNER] = a, b
+            return sw.OUT_FULL
         a, b = a + 1, first_s
     state[sw.KEEP] = state[sw.INNER] = 0
     return sw.READY
-
-
-@inlined
-def _compare(state: I64, r: Rows, s: Rows, rule: Rule, a: int, b: int, out_r: I64, out_s: I64) -> None:
-    if not sw.holds(rule, r.start[a], r.end[a], s.start[b], s.end[b]):
-        state[sw.UNPRODUCTIVE] += 1
-        return
-    state[sw.PRODUCTIVE] += 1
-    if max(r.start[a], s.start[b]) < rule.range_start:
-        state[sw.SUPPRESSED] += 1
-    elif state[sw.STORE] != 0:
-        out_r[state[sw.OUT]], out_s[state[sw.OUT]] = a, b
-        state[sw.OUT] += 1
 
 
 @register_warmup

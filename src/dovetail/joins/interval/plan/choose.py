@@ -119,7 +119,7 @@ def choose_join(inputs: Inputs) -> Decision:
         or request.route != "auto"
     ):
         return Decision(native, native.seconds)
-    index = _index(inputs)
+    index = index_route(inputs)
     if index is not None and (native.cells is not None or native.seconds is None or _cheaper(index, native)):
         return Decision(index)
     if _ranges_obstacle(inputs) is not None:
@@ -266,7 +266,7 @@ def _joins_of_cells(request: Request) -> int:
     return 1 + undecided + (request.keep != "all" and request.keeps_left)
 
 
-def _index(inputs: Inputs) -> IndexRoute | None:
+def index_route(inputs: Inputs) -> IndexRoute | None:
     """The route that forms no pairs, for questions about left rows; None for other requests."""
     request = inputs.request
     asked = request.left_only or request.keep != "all"

@@ -23,7 +23,16 @@ from dovetail.joins.online.kernels.rows import (
     largest_side,
     let_go,
 )
-from dovetail.joins.online.kernels.tree import FIRST, LAST, Order, Trees, first_from, remove_node
+from dovetail.joins.online.kernels.tree import (
+    FIRST,
+    LAST,
+    Order,
+    Trees,
+    first_from,
+    last_before,
+    next_node,
+    remove_node,
+)
 
 LOWER, MIDDLE, UPPER = range(3)
 BENEFIT, RANDOM = range(2)
@@ -111,7 +120,7 @@ def _hand(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> int:
     if hand[3] == 0:
         node = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)
         for _ in range(draw(s, s.held[r, a, MIDDLE])):
-            node = t.after[a, node]
+            node = next_node(t, a, node)
         hand[0], hand[1], hand[2], hand[3] = o.key[node], o.near[node], o.ats[node], 1
     return first_from(t, o, r, a, hand[0], hand[1], hand[2])
 
@@ -124,7 +133,7 @@ def _take_clock(s: Areas, rows: Rows, t: Trees, out: Outcome, r: int, a: int, n:
         if node < 0 or area_of(s, r, a, rows.keys[a, node]) != MIDDLE:
             node = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)  # ticks are smaller, so this is the next key
             continue
-        following = t.after[a, node]
+        following = next_node(t, a, node)
         if rows.bit[node]:
             rows.bit[node] = 0
         else:
@@ -158,13 +167,13 @@ def least_benefit(s: Areas, r: int, tried: I64) -> tuple[int, int]:
 @kernel
 def _set_low(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
     """The smallest key such that the lower region holds a block, but below the upper region."""
-    node, seen = t.ends[r, a, FIRST], 1
-    while seen < s.meta[BLOCK] and t.after[a, node] >= 0:
-        node, seen = t.after[a, node], seen + 1
+    node, following = -1, int(t.ends[r, a, FIRST])
+    for _ in range(s.meta[BLOCK]):
+        if following >= 0:
+            node, following = following, next_node(t, a, following)
     key = rows.keys[a, node]
     if key >= s.up[r, a]:
-        above = first_from(t, order_of(rows, s, r, a), r, a, s.up[r, a], _MIN, _MIN)
-        below = t.before[a, above] if above >= 0 else t.ends[r, a, LAST]
+        below = last_before(t, order_of(rows, s, r, a), r, a, s.up[r, a], _MIN, _MIN)
         key = rows.keys[a, below] if below >= 0 else _MIN
     s.low[r, a] = key
 
@@ -172,12 +181,13 @@ def _set_low(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
 @kernel
 def _set_up(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
     """The largest key such that the upper region holds a block, but above the lower region."""
-    node, seen = t.ends[r, a, LAST], 1
-    while seen < s.meta[BLOCK] and t.before[a, node] >= 0:
-        node, seen = t.before[a, node], seen + 1
+    node, preceding, o = -1, int(t.ends[r, a, LAST]), order_of(rows, s, r, a)
+    for _ in range(s.meta[BLOCK]):
+        if preceding >= 0:
+            node, preceding = preceding, last_before(t, o, r, a, o.key[preceding], o.near[preceding], o.ats[preceding])
     key = rows.keys[a, node]
     if key <= s.low[r, a]:
-        above = first_from(t, order_of(rows, s, r, a), r, a, s.low[r, a], _MAX, _MAX)
+        above = first_from(t, o, r, a, s.low[r, a], _MAX, _MAX)
         key = rows.keys[a, above] if above >= 0 else _MAX
     s.up[r, a] = key
 
@@ -186,14 +196,14 @@ def _set_up(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
 def count_areas(s: Areas, rows: Rows, t: Trees, r: int, a: int) -> None:
     """Rows of each region as the boundaries lie now."""
     s.held[r, a, :] = 0
-    node = t.ends[r, a, LAST]
-    while node >= 0 and rows.keys[a, node] >= s.up[r, a]:
+    node = first_from(t, order_of(rows, s, r, a), r, a, s.up[r, a], _MIN, _MIN)
+    while node >= 0:
         s.held[r, a, UPPER] += 1
-        node = t.before[a, node]
-    node = t.ends[r, a, FIRST]
+        node = next_node(t, a, node)
+    node = int(t.ends[r, a, FIRST])
     while node >= 0 and area_of(s, r, a, rows.keys[a, node]) == LOWER:
         s.held[r, a, LOWER] += 1
-        node = t.after[a, node]
+        node = next_node(t, a, node)
     s.held[r, a, MIDDLE] = rows.held[r] - s.held[r, a, LOWER] - s.held[r, a, UPPER]
 
 

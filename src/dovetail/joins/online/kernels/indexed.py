@@ -53,7 +53,7 @@ from dovetail.joins.online.kernels.rows import (
     hold,
     is_full,
 )
-from dovetail.joins.online.kernels.tree import Trees, empty_trees, first_from, insert_node
+from dovetail.joins.online.kernels.tree import Trees, empty_trees, first_from, insert_node, next_node
 
 _MIN, _MAX = -(2**63), 2**63 - 1
 
@@ -191,7 +191,7 @@ def _step(rows: Rows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, depth:
         first = reach[NEAR_LOW] if in_order else _MIN
         node = first_from(t, o, other, theirs, reach[LOW], first, _MIN) if some else -1
     else:
-        node = int(t.after[theirs, stack.slot[depth]])
+        node = next_node(t, theirs, stack.slot[depth])
     while node >= 0:
         rows.meta[COMPARED] += 1
         if o.key[node] > reach[HIGH]:
@@ -201,7 +201,7 @@ def _step(rows: Rows, s: Areas, t: Trees, e: Edges, r: int, stack: Stack, depth:
             return node
         if in_order:  # keys are equal, so all that follow are further away
             return -1
-        node = int(t.after[theirs, node])
+        node = next_node(t, theirs, node)
     return -1
 
 

@@ -74,7 +74,15 @@ from dovetail.joins.online.kernels.sorted_leaves import (
     remove_rows,
     rows_until,
 )
-from dovetail.joins.online.kernels.tree import Order, Trees, empty_trees, first_from, insert_node, remove_node
+from dovetail.joins.online.kernels.tree import (
+    Order,
+    Trees,
+    empty_trees,
+    first_from,
+    insert_node,
+    next_node,
+    remove_node,
+)
 
 TAKEN = 2  # a join bit of 2 marks a row that the Clock has chosen
 _MIN, _MAX = -(2**63), 2**63 - 1
@@ -381,7 +389,7 @@ def _probe_keyed(rows: Rows, s: Areas, around: I64, keyed: Trees, new: Arrivals,
         compared += 1
         if order.key[node] != code or order.near[node] > high:
             break
-        match, node = node, int(keyed.after[0, node])
+        match, node = node, next_node(keyed, 0, node)
         found += 1
         joined[area_of(s, 1 - side, 0, order.near[match])] += 1
         if found <= done:
