@@ -191,7 +191,7 @@ from dovetail.engine.kernels import compile
 from dovetail.spark import warm
 compile.import_kernels = lambda: None
 compile._WARMUPS[:] = [lambda n=n: (print(n, flush=True), time.sleep(0.05)) for n in range(20)]
-compile.warm(warm._turns(Path(sys.argv[1])))
+compile.warm(warm._numbers(Path(sys.argv[1])))
 """
 
 

@@ -104,7 +104,9 @@ def local_settings(cores: int) -> dict[str, str]:
 
 
 def spark_home() -> Path:
-    """Spark's directory as PySpark finds it, which is not imported for it."""
+    """Spark's directory as PySpark finds it, which is not imported for it; spark-submit names it."""
+    if os.environ.get("SPARK_HOME"):
+        return Path(os.environ["SPARK_HOME"])
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ConfigError("PySpark is not installed. Run: pip install pyspark")

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import logging
 import os
 import shutil
 import subprocess
@@ -24,6 +25,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
+
+from py4j.protocol import Py4JError
 
 from dovetail.engine.cache import cache_root, is_prepared, read_only
 from dovetail.errors import ConfigError
@@ -88,6 +91,14 @@ def size_batches(spark: SparkSession) -> None:
     """
     if is_connect(spark) or spark in _SIZED or os.environ.get(OFF, "").strip().lower() == "off":
         return
+    try:
+        _size_batches(spark)
+    except (ConfigError, OSError, Py4JError) as error:
+        _SIZED.add(spark)  # so that it is said once
+        _LOG.info("Spark bounds the batches of tasks: %s", error)
+
+
+def _size_batches(spark: SparkSession) -> None:
     if not spark.version.startswith(SUPPORTED) or spark.conf.get(_ISOLATED, "false") == "true":
         return
     jar = _jar()
@@ -103,6 +114,7 @@ def size_batches(spark: SparkSession) -> None:
     _SIZED.add(spark)
 
 
+_LOG = logging.getLogger(__name__)
 _ISOLATED = "spark.sql.artifact.isolation.enabled"  # tasks of such a session do not see the jars of the application
 _SIZED: WeakSet[SparkSession] = WeakSet()
 _SENT: set[str] = set()  # applications whose executors get the classes
