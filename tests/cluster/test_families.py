@@ -14,6 +14,7 @@ from tests.cluster.store import write_table
 import dovetail
 from dovetail.engine.storage import files
 from dovetail.engine.storage.remote import Remote
+from dovetail.spark.frames import map_in_arrow
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -232,6 +233,13 @@ def test_enrich_of_a_stream(spark: SparkSession, shared: Remote, mode: str) -> N
 
 
 ONLINE = oracle.bag(oracle.flat(oracle.online_join(LEFT, RIGHT, ON), list(LEFT[0]), list(RIGHT[0])))
+
+
+def test_executors_on_other_hosts_bound_batches_by_the_sizes_of_rows(spark: SparkSession) -> None:
+    rows = frame(spark, intervals(9))
+    sent = map_in_arrow(rows, iter, rows.schema)
+    assert "SizedMapInArrow" in sent._jdf.queryExecution().sparkPlan().getClass().getName()
+    assert sorted(map(repr, sent.collect())) == sorted(map(repr, rows.collect()))
 
 
 def test_online_join(spark: SparkSession) -> None:
