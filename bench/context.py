@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from collections.abc import Callable, Hashable, Iterator, Mapping
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
     from bench.case import Scale
 
 T = TypeVar("T")
+
+
+def _memory() -> str | None:
+    """What the largest rivals need, the window of 20 million rows among them, if the machine has it to spare."""
+    return "10g" if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >= 20 << 30 else None
 
 
 class BenchContext:
@@ -41,7 +47,7 @@ class BenchContext:
     def spark(self) -> SparkSession:
         """The session that every Spark rival uses; the first to ask for it starts it."""
         if self._spark is None:
-            self._spark, self._owns_session = quiet_session("dovetail benchmarks")
+            self._spark, self._owns_session = quiet_session("dovetail benchmarks", _memory())
         return self._spark
 
     @property

@@ -44,7 +44,7 @@ def session(
     return open_session(app, _given(memory, conf, settings))
 
 
-def quiet_session(app: str) -> tuple[SparkSession, bool]:
+def quiet_session(app: str, memory: str | None = None) -> tuple[SparkSession, bool]:
     """The running session, or a new one that prints nothing; and whether it is new, so that we stop it."""
     from pyspark.sql import SparkSession
 
@@ -52,7 +52,7 @@ def quiet_session(app: str) -> tuple[SparkSession, bool]:
     if running is not None:
         return running, False
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
-    return session(app, conf=quiet), True
+    return session(app, memory=memory, conf=quiet), True
 
 
 def open_session(app: str | None, given: Mapping[str, str], output: Output | None = None) -> SparkSession:
