@@ -47,8 +47,10 @@ class AsofPlan:
         wanted = wanted_columns(self.request.columns, every)
         mine = tuple(name for name in wanted if name in self.left.payload)
         theirs = tuple(name for name in wanted if name in self.right.payload)
-        answer = self._all_ties(mine, theirs) if self.request.tie == "all" else self._answer(mine, theirs)
-        return answer.select(*map(quoted, wanted))
+        if self.request.tie == "all":
+            return self._all_ties(mine, theirs).select(*map(quoted, wanted))
+        answer = self._answer(mine, theirs)
+        return answer if (*mine, *theirs) == tuple(wanted) else answer.select(*map(quoted, wanted))
 
     def _answer(self, mine: tuple[str, ...], theirs: tuple[str, ...]) -> DataFrame:
         return self.way.answer(self.left, self.right, mine, theirs)

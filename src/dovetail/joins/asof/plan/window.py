@@ -31,19 +31,20 @@ class WindowWay:
         request = self.request
         rows = self._union(left, right)
         ways = {"backward": [_BEFORE], "forward": [_AFTER], "nearest": [_BEFORE, _AFTER]}[request.direction]
-        found = rows.selectExpr("*", *(self._last(left, right, way) for way in ways)).where(f"{_LEFT} is not null")
+        found = rows.selectExpr(_LEFT, _TIME, *(self._last(left, right, way) for way in ways))
         chosen = ways[0] if len(ways) == 1 else self._nearer(left)
         if self.tolerance is not None:
             gap = _distance(left.kind, _TIME, f"{chosen}.time")
             chosen = f"if({gap} <= {self._limit(left.kind)}, {chosen}, null)"
-        matched = found.selectExpr(_LEFT, f"{chosen} as {_RIGHT}")
+        if request.how == "left" or chosen not in ways:
+            found, chosen = found.selectExpr(_LEFT, f"{chosen} as {_RIGHT}"), _RIGHT
         if request.how == "inner":
-            matched = matched.where(f"{_RIGHT} is not null")
+            matched = found.where(f"{_LEFT} is not null and {chosen} is not null")
         else:
             alone = left.frame.where(f"not ({left.usable})").selectExpr(f"struct(*) as {_LEFT}")
-            matched = matched.unionByName(alone, allowMissingColumns=True)
+            matched = found.where(f"{_LEFT} is not null").unionByName(alone, allowMissingColumns=True)
         columns = [f"{_LEFT}.{quoted(name)} as {quoted(name)}" for name in left_out]
-        columns += [f"{_RIGHT}.row.{quoted(name)} as {quoted(name)}" for name in right_out]
+        columns += [f"{chosen}.row.{quoted(name)} as {quoted(name)}" for name in right_out]
         return matched.selectExpr(*columns)
 
     def _union(self, left: Side, right: Side) -> DataFrame:
