@@ -17,7 +17,7 @@ import psutil
 import pytest
 
 from dovetail.spark import ahead
-from dovetail.spark.daemon import installed_path
+from dovetail.spark.daemon import installed_path, load_first
 
 
 @pytest.fixture(scope="module")
@@ -108,3 +108,14 @@ def test_zip_files_of_pyspark_are_used_only_if_they_differ_from_what_is_installe
         (tmp_path / package / "__init__.py").touch()
     assert installed_path([*zips, str(tmp_path)]) == [str(tmp_path)]
     assert installed_path([*zips, "/nowhere"]) == [*zips, "/nowhere"]
+
+
+def test_between_two_steps_of_loading_a_daemon_can_say_its_address() -> None:
+    """A daemon that is forked there drops the steps, and then writes to its output."""
+    before = os.fstat(1)
+    steps = load_first()
+    for _ in range(8):
+        assert next(steps)
+        assert os.path.samestat(os.fstat(1), before)
+    steps.close()
+    assert os.path.samestat(os.fstat(1), before)

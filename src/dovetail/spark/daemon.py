@@ -60,10 +60,8 @@ def load_in_steps() -> None:
     steps = _steps()
 
     def step(_signal: int, _frame: object) -> None:
-        done = True
-        with quiet():
-            done = next(steps, None) is None
-            gc.freeze()
+        done = _quietly(steps) is None
+        gc.freeze()
         if done:
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         else:
@@ -170,6 +168,13 @@ def load() -> None:
     spare_collections()
 
 
+def _quietly(steps: Iterator[str]) -> str | None:
+    """The next step. Between steps output is as it was: a daemon may be forked there, and says its address on it."""
+    with quiet():
+        return next(steps, None)
+    return None
+
+
 def load_first() -> Iterator[str]:
     """Loads what tasks import, and kernels that are on disk, in steps; garbage collections spare it."""
     from dovetail.engine.cache import is_prepared
@@ -181,8 +186,9 @@ def load_first() -> Iterator[str]:
     if is_prepared():
         from dovetail.engine.kernels.compile import loading
 
-        with quiet():
-            yield from loading()
+        kernels = loading()
+        while (loaded := _quietly(kernels)) is not None:
+            yield loaded
     gc.freeze()
 
 
