@@ -51,6 +51,9 @@ def test_our_hints_are_read_and_leave_the_text(hints: str, rest: str, read: list
         ("interval_join(partitions=2.5)", "not a whole number"),
         ("interval_join(memory='a lot')", "memory"),
         ("asof_join(route='native')", "has no option 'route'"),
+        ("band_join(memory='1MB')", r"'interval_join'\? .*takes options in its call: band_join"),
+        ("interval_jion(memory='1MB')", "did you mean 'interval_join'"),
+        ("asofjoin(memory='1MB')", "did you mean 'asof_join'"),
     ],
 )
 def test_a_hint_that_is_wrong_is_an_error(hint: str, message: str) -> None:

@@ -311,8 +311,18 @@ def _all_planned(query: Query) -> None:
             raise UnsupportedError(
                 f"{call.piece.text} cannot be planned here. An interval function must stand in the ON of a join, or in "
                 "the WHERE of an inner one, alone or between ANDs, over the bounds of one input, then of the other."
-                f"{reasons}"
+                f"{_instead_of_exists(query.source, call.piece)}{reasons}"
             )
+
+
+def _instead_of_exists(source: Source, call: Piece) -> str:
+    """What to write instead of EXISTS around a call, if it stands in one."""
+    around = [a for a, b in source.partner.items() if a < call.start < b and source.kind(a - 1) is T.EXISTS]
+    if not around:
+        return ""
+    negated = source.kind(max(around) - 2) is T.NOT
+    kind, word = ("ANTI", "NOT EXISTS") if negated else ("SEMI", "EXISTS")
+    return f" {word} becomes a join: instead of it write LEFT {kind} JOIN b ON ..., with the same condition."
 
 
 def _difference(frame: DataFrame, reference: DataFrame) -> str:
