@@ -45,7 +45,8 @@ def test_statements_around_a_query(
         sql(spark, f"insert into kept with w as (select {query}) select * from w limit 1")
         sql(spark, f"insert into kept (select {query})")
         assert len(rows(spark, "select * from kept")) == 5
-        sql(spark, f"insert overwrite kept select /*+ asof_join(memory='2MB') */ {query}")
+        kind = "asof_join" if "asof" in query else "interval_join"
+        sql(spark, f"insert overwrite kept select /*+ {kind}(memory='2MB') */ {query}")
         assert rows(spark, "select * from kept") == expected
     finally:
         spark.sql("drop table if exists kept")

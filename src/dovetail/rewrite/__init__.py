@@ -27,7 +27,7 @@ from dovetail.rewrite.plan import plan_query
 from dovetail.rewrite.query import NO_PREDICATE, Report, Views
 from dovetail.rewrite.statement import AROUND, CHANGES, REST, WHOLE_TEXT, Statement, plan_statement, select_first
 from dovetail.rewrite.tables import plan_tables, table_calls
-from dovetail.rewrite.text import QUERY_WORDS, Source
+from dovetail.rewrite.text import QUERY_WORDS, Source, explained
 from dovetail.spark.catalyst import install_rule, uninstall_rule
 from dovetail.spark.frames import is_connect
 
@@ -151,13 +151,13 @@ def plan_sql(spark: SparkSession, query: str) -> tuple[DataFrame, str]:
 def names_ours(spark: SparkSession, query: str) -> bool:
     """Whether the text has what only Dovetail plans: ASOF JOIN, interval functions, table functions, our hints."""
     try:
-        source = Source(query)
+        source = Source(query[explained(query) :])
     except SqlglotError:
         return False
     except DovetailError:  # a hint of ours that is wrong
         return True
     users = spark.catalog.functionExists
-    called = (name for name in called_functions(source) if not users(name))
+    called = (name for name in called_functions(source, known=False) if not users(name))
     return bool(source.asof or source.hints or next(called, None) or table_calls(spark, source))
 
 

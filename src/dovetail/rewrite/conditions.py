@@ -54,10 +54,16 @@ def interval_calls(source: Source, is_users: Callable[[str], bool]) -> list[Inte
     return found
 
 
-def called_functions(source: Source) -> list[str]:
-    """The names of our interval functions that the text calls."""
-    numbers = range(len(source.tokens))
-    return [source.tokens[n].text for n in numbers if source.tokens[n].text.lower() in KNOWN and _is_call(source, n)]
+def called_functions(source: Source, known: bool = True) -> list[str]:
+    """The names of our interval functions that the text calls; else also names that only begin like ours."""
+    called = (
+        token.text for n, token in enumerate(source.tokens) if _begins_as_ours(token.text) and _is_call(source, n)
+    )
+    return [name for name in called if not known or name.lower() in KNOWN]
+
+
+def _begins_as_ours(name: str) -> bool:
+    return name.lower().startswith(PREFIX)
 
 
 def _is_call(source: Source, number: int) -> bool:

@@ -15,7 +15,7 @@ from sqlglot import TokenType as T
 from sqlglot.errors import SqlglotError
 
 from dovetail.errors import PlanError
-from dovetail.rewrite.text import Patches, Source, escaped
+from dovetail.rewrite.text import Patches, Source, escaped, explained
 
 Arguments = Mapping[str, Any] | Sequence[Any]
 _MICROSECOND = timedelta(microseconds=1)
@@ -31,7 +31,8 @@ def bound(query: str, args: Arguments | None) -> str:
     if isinstance(args, str) or not isinstance(args, (Mapping, Sequence)):
         raise PlanError("args must be values by name, {'x': 1}, or a list of values for ?, [1].", argument="args")
     try:
-        source = Source(query)
+        start = explained(query)
+        source = Source(query[start:])
     except SqlglotError:
         return query
     patches = Patches(source.written)
@@ -47,7 +48,7 @@ def bound(query: str, args: Arguments | None) -> str:
             for value in values:
                 patches.add((token.start, token.end + 1), escaped(literal("?", value)))
                 break
-    return patches.render().format()
+    return query[:start] + patches.render().format()
 
 
 def _is_marker(source: Source, number: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -21,7 +21,7 @@ from dovetail.rewrite.conditions import called_functions
 from dovetail.rewrite.names import Names
 from dovetail.rewrite.query import Report, Views, run
 from dovetail.rewrite.tables import plan_tables, table_calls
-from dovetail.rewrite.text import QUERY_WORDS, Patches, Piece, Source, escaped, select_from
+from dovetail.rewrite.text import QUERY_WORDS, Patches, Piece, Source, escaped, explained, select_from
 from dovetail.spark.frames import quoted
 
 WHOLE_TEXT = ("the whole text", "it is not one SELECT query in words that are known here")
@@ -34,7 +34,7 @@ _TEMPORARY = re.compile(
     re.IGNORECASE,
 )
 CHANGES = (T.INSERT, T.UPDATE, T.DELETE, T.MERGE)
-_BEFORE_A_QUERY = (T.FROM, T.JOIN, T.COMMA, T.L_PAREN, T.IN, T.EXISTS, T.ALIAS, *SET_OPERATORS)
+_BEFORE_A_QUERY = (T.FROM, T.JOIN, T.COMMA, T.L_PAREN, T.IN, T.EXISTS, T.ALIAS, T.ALL, T.DISTINCT, *SET_OPERATORS)
 
 Planned = Callable[[str, Views], tuple[DataFrame, Report]]
 
@@ -67,14 +67,16 @@ def plan_statement(spark: SparkSession, query: str, views: Views, planned: Plann
 
     `UnsupportedError` for joins in it that Spark does not know, and for statements that would keep a view of ours.
     """
+    start = explained(query)
+    if start:
+        return _explained(spark, query[:start], query[start:], views, planned)
     try:
         source = Source(query)
     except SqlglotError:
         return Statement(escaped(query), views, Report(spark=[WHOLE_TEXT]))
     words = [*called_functions(source), *(["ASOF JOIN"] if source.asof else [])]
     temporary = _TEMPORARY.match(query)
-    explained = source.tokens[:1] and source.tokens[0].text.lower() == "explain" and _query(source)
-    if words or explained or (temporary and table_calls(spark, source)):
+    if words or (temporary and table_calls(spark, source)):
         return _around(source, temporary, words, views, planned)
     read, tables = plan_tables(spark, source, lambda text, seen: planned(text, views | seen)[0], anywhere=True)
     if not tables:
@@ -83,6 +85,32 @@ def plan_statement(spark: SparkSession, query: str, views: Views, planned: Plann
         raise _kept(next(iter(tables.values())).text)
     found = views | {name: table.frame for name, table in tables.items()}
     return Statement(escaped(read.text), found, Report(tables=[table.text for table in tables.values()], spark=[REST]))
+
+
+def _explained(spark: SparkSession, word: str, text: str, views: Views, planned: Planned) -> Statement:
+    """EXPLAIN of a query that is planned, or of a statement, which is not run for it."""
+    if not _is_query(text):
+        inner = plan_statement(spark, text, views, planned)
+        if inner.temporary is not None:
+            raise UnsupportedError(
+                "EXPLAIN of a temporary view of what Dovetail plans is not known; explain its query."
+            )
+        return replace(inner, text=escaped(word) + inner.text)
+    frame, report = planned(text, views)
+    if not report.joins and not report.tables:
+        return Statement(escaped(word + text), views, Report(spark=[WHOLE_TEXT]))
+    view = "dovetail_query"
+    report.spark.append(AROUND)
+    return Statement(escaped(word) + select_from(quoted(view)), {view: frame}, report)
+
+
+def _is_query(text: str) -> bool:
+    try:
+        source = Source(select_first(text))
+    except SqlglotError:
+        return False
+    top = [source.kind(number) for number in source.whole().top()] if source.tokens else []
+    return bool(top) and _begins(source, 0) and not any(kind in (*CHANGES, T.PIPE_GT) for kind in top)
 
 
 def _around(
@@ -102,8 +130,6 @@ def _around(
     if temporary is None and _keeps(kept):
         raise _kept(words[0])
     frame, report = planned(source.written[start:stop], views)  # with its hints
-    if not words and not report.joins and not report.tables:
-        return Statement(escaped(source.written), views, Report(spark=[WHOLE_TEXT]))
     view = Names(token.text for token in source.tokens).fresh("dovetail_query")
     text = f"{escaped(kept)}{select_from(quoted(view))}{escaped(source.text[stop:].rstrip(' ;' + chr(10)))}"
     report.spark.append(AROUND)
@@ -167,12 +193,13 @@ def _regions(source: Source) -> list[tuple[int, int]]:
     while number and source.kind(number - 1) is T.SEMICOLON:
         number -= 1
     found = [(a + 1, b) for a, b in source.partner.items() if source.kind(a - 1) in _BEFORE_A_QUERY or a == 0]
-    return [
-        (piece.start, piece.stop)
-        for a, b in [(0, number), *found]
-        if a < b
-        for piece in source.piece(a, b).split([n for n in range(a, b) if source.kind(n) in SET_OPERATORS])
-    ]
+    wholes = (source.piece(a, b) for a, b in [(0, number), *found] if a < b)
+    sides = (side for whole in wholes for side in whole.split(_set_operators(whole)))
+    return [(side.start + (source.kind(side.start) in (T.ALL, T.DISTINCT)), side.stop) for side in sides]
+
+
+def _set_operators(piece: Piece) -> list[int]:
+    return [number for number in piece.top() if piece.source.kind(number) in SET_OPERATORS]
 
 
 def _turned(source: Source, start: int, stop: int) -> str | None:

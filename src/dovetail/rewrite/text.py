@@ -5,6 +5,7 @@ Text is cut at token positions and never printed from a parse tree, so everythin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,15 @@ JOINS = (
     *(TokenType.LEFT, TokenType.INNER, TokenType.OUTER, TokenType.RIGHT, TokenType.FULL),
     *(TokenType.SEMI, TokenType.ANTI),
 )
+
+
+_EXPLAIN = re.compile(r"\s*explain\s+(?:(?:extended|codegen|cost|formatted)\s+)?", re.IGNORECASE)
+
+
+def explained(text: str) -> int:
+    """The length of the EXPLAIN before a statement; 0 without one. The parser takes what follows it for one text."""
+    found = _EXPLAIN.match(text)
+    return found.end() if found else 0
 
 
 def select_from(relations: str, columns: str = "*") -> str:
