@@ -121,7 +121,7 @@ def test_statements_run_once(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_explain_shows_our_plan(spark: SparkSession) -> None:
     asof = "select a.id, b.id as other from spans a asof join spans b on a.start > b.start"
-    for query in (asof, "select * from count_overlaps(spans, spans, on => 'k')", RANGE):
+    for query in (asof, "select * from count_overlaps(spans, spans, invalid => 'null')", RANGE):
         for kind in ("", "extended", "formatted"):
             frame = spark.sql(f"explain {kind} {query}")
             assert frame.columns == ["plan"]

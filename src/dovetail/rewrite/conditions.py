@@ -56,14 +56,8 @@ def interval_calls(source: Source, is_users: Callable[[str], bool]) -> list[Inte
 
 def called_functions(source: Source, known: bool = True) -> list[str]:
     """The names of our interval functions that the text calls; else also names that only begin like ours."""
-    called = (
-        token.text for n, token in enumerate(source.tokens) if _begins_as_ours(token.text) and _is_call(source, n)
-    )
-    return [name for name in called if not known or name.lower() in KNOWN]
-
-
-def _begins_as_ours(name: str) -> bool:
-    return name.lower().startswith(PREFIX)
+    called = (token.text for n, token in enumerate(source.tokens) if _is_call(source, n))
+    return [n for n in called if n.lower() in KNOWN or (not known and n.lower().startswith(PREFIX))]
 
 
 def _is_call(source: Source, number: int) -> bool:

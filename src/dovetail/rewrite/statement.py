@@ -92,9 +92,7 @@ def _explained(spark: SparkSession, word: str, text: str, views: Views, planned:
     if not _is_query(text):
         inner = plan_statement(spark, text, views, planned)
         if inner.temporary is not None:
-            raise UnsupportedError(
-                "EXPLAIN of a temporary view of what Dovetail plans is not known; explain its query."
-            )
+            raise UnsupportedError("EXPLAIN does not make a temporary view of joins of ours; explain its query.")
         return replace(inner, text=escaped(word) + inner.text)
     frame, report = planned(text, views)
     if not report.joins and not report.tables:
