@@ -59,7 +59,6 @@ def test_explain_tells_the_times_and_keys(views: SparkSession) -> None:
         ("select a.l from trades a asof join quotes b on a.k = b.k", "0 inequalities"),
         ("select a.l from trades a asof join quotes b on a.t >= b.t and a.t < b.r", "2 inequalities"),
         ("select a.l from trades a asof join quotes b on a.t >= b.t and a.l + b.r > 3", "no equality or inequality"),
-        ("select l from trades a asof join quotes b using (k, l)", "USING names 'l'"),
         ("select b.r from trades a natural asof join quotes b", "NATURAL merges columns"),
     ],
 )

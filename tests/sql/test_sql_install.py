@@ -126,5 +126,5 @@ def test_explain_shows_our_plan(spark: SparkSession) -> None:
             frame = spark.sql(f"explain {kind} {query}")
             assert frame.columns == ["plan"]
             assert "== Physical Plan ==" in frame.collect()[0][0]
-    assert "Window" in spark.sql(f"explain {asof}").collect()[0][0]
+    assert "MapInArrow" in spark.sql(f"explain {asof}").collect()[0][0]
     assert spark.sql("explain select 1 as one").schema == type(spark).sql(spark, "explain select 1 as one").schema

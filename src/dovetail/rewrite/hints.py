@@ -116,7 +116,7 @@ def _check_unknown(name: str, text: str) -> None:
     if name in SPARKS:
         return
     ours = (*OPTIONS, *FINITE)
-    near = nearest(name, OPTIONS) or ("interval_join" if name in FINITE or name.startswith("interval_") else None)
+    near = "interval_join" if name in FINITE or name.startswith("interval_") else nearest(name, OPTIONS)
     if near is None and nearest(name, ours) is None:
         return  # Spark warns of it
     table = f" A table function takes options in its call: {name}(..., memory => '64MB')." if name in FINITE else ""
