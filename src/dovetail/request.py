@@ -177,6 +177,8 @@ DEFAULT_MEMORY = "64MB"
 MIN_MEMORY = 1 << 20
 """The smallest budget of a task. Online joins and enrichment need less: they find what their rows need at least."""
 MOST_PARTITIONS = 100_000
+MOST_CELLS = 1_000
+"""The most partitions of joins that cut both inputs at values of a sample: as-of and nearest joins."""
 _UNITS = {
     "ms": 1e-3, "millisecond": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "m": 60.0, "minute": 60.0,
     "h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0,
@@ -261,9 +263,9 @@ def parse_count(argument: str, given: Any, most: int | None = None) -> int:
     return int(given)
 
 
-def parse_partitions(given: int | None) -> int | None:
+def parse_partitions(given: int | None, most: int = MOST_PARTITIONS) -> int | None:
     """The number of partitions; None lets the join decide."""
-    return None if given is None else parse_count("partitions", given, MOST_PARTITIONS)
+    return None if given is None else parse_count("partitions", given, most)
 
 
 def parse_flag(argument: str, given: Any) -> bool:

@@ -257,6 +257,7 @@ def test_small_inputs_are_planned_without_a_job(spark: SparkSession) -> None:
         ("ties", {"ties": "every"}, "is not known"),
         ("how", {"how": "full"}, "use one of inner, left"),
         ("columns", {"columns": ["x"]}, "the result has no column 'x'"),
+        ("partitions", {"partitions": 1001}, "from 1 to 1,000"),
         ("memory", {"memory": "1KB"}, "needs at least"),
     ],
 )

@@ -58,9 +58,8 @@ def test_explain_tells_the_times_and_keys(views: SparkSession) -> None:
     [
         ("select a.l from trades a asof join quotes b on a.k = b.k", "0 inequalities"),
         ("select a.l from trades a asof join quotes b on a.t >= b.t and a.t < b.r", "2 inequalities"),
-        ("select a.l from trades a asof join quotes b on a.t >= b.t and b.r > 3", "filter an input in a subquery"),
-        ("select l from trades a asof join quotes b using (k)", "USING"),
-        ("select b.r from trades a asof full join quotes b on a.t >= b.t", "full as-of join"),
+        ("select a.l from trades a asof join quotes b on a.t >= b.t and a.l + b.r > 3", "no equality or inequality"),
+        ("select b.r from trades a natural asof join quotes b", "NATURAL merges columns"),
     ],
 )
 def test_what_an_asof_join_does_not_say_is_refused(views: SparkSession, query: str, said: str) -> None:

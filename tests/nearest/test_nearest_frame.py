@@ -206,3 +206,19 @@ def test_the_smallest_budget_spills_and_gives_the_same_rows(spark: SparkSession)
     assert tight.exceptAll(roomy).count() == 0
     assert tight.count() == roomy.count()
     assert plan.metrics().value("bytes_written", side="right") > 0
+
+
+def test_keys_and_bounds_without_codes_are_refused_with_what_to_do(spark: SparkSession) -> None:
+    rows = spark.sql("select named_struct('x', 'a', 'y', 1) as place, array(1) as tags, 1 as start, 2 as end")
+    for key, said in (("place", r"keys of type struct<x:string,y:int>"), ("tags", "keys of type array<int>")):
+        with pytest.raises(PlanError, match=rf"{said} have no codes.*its fields or elements as columns.*F\.to_json"):
+            dovetail.interval_nearest(rows, rows, on=key)
+    fields = rows.select("*", "place.*")
+    found = dovetail.interval_nearest(fields, fields, on=["x", "y"], columns=["x", "y", "distance"])
+    assert found.collect() == [("a", 1, 0)]
+    wide = spark.sql("select cast(1 as decimal(19, 0)) as start, cast(2 as decimal(19, 0)) as end")
+    with pytest.raises(PlanError, match="no 64-bit codes; cast them to at most 18 digits, or to double"):
+        dovetail.interval_nearest(wide, wide)
+    with pytest.raises(PlanError, match=r"partitions=1001 is not possible.*to 1,000") as caught:
+        dovetail.interval_nearest(fields, fields, partitions=1001)
+    assert caught.value.argument == "partitions"

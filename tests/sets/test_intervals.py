@@ -224,3 +224,87 @@ def test_wrong_amounts() -> None:
         intervals.shift("start", "end", by="soon")
     with pytest.raises(PlanError, match="did you mean 'left'"):
         intervals.flank("start", "end", width=3, side="lft")  # type: ignore[arg-type]  # a wrong word
+
+
+TILED: list[tuple[str, str, str, Any, list[str]]] = [
+    ("decimal(6,2)", "1.25", "4.00", Decimal("1.1"), ["1.25", "2.35", "3.45", "4.00"]),
+    ("decimal(6,2)", "-0.05", "0.05", 0.05, ["-0.05", "0.00", "0.05"]),
+    ("decimal(18,0)", "-9", "9", 10, ["-9", "1", "9"]),
+    ("double", "0.0", "0.7", 0.1,
+     ["0.0", "0.1", "0.2", "0.30000000000000004", "0.4", "0.5", "0.6000000000000001", "0.7"]),
+    ("double", "-1.0", "1.5", 1, ["-1.0", "0.0", "1.0", "1.5"]),
+    ("float", "0.5", "1.5", 0.5, ["0.5", "1.0", "1.5"]),
+    ("time(6)", "22:30:00", "23:59:59.999999", "1 h", ["22:30:00", "23:30:00", "23:59:59.999999"]),
+    ("time(0)", "09:00:00", "09:00:50", dt.timedelta(seconds=20), ["09:00:00", "09:00:20", "09:00:40", "09:00:50"]),
+    ("interval day to second", "INTERVAL '1 00:00:00' DAY TO SECOND", "INTERVAL '1 02:30:00' DAY TO SECOND", "2 h",
+     [f"INTERVAL '1 {hours}' DAY TO SECOND" for hours in ("00:00:00", "02:00:00", "02:30:00")]),
+    ("interval hour to minute", "INTERVAL '00:10' HOUR TO MINUTE", "INTERVAL '01:00' HOUR TO MINUTE", "30 min",
+     ["INTERVAL '00:10' HOUR TO MINUTE", "INTERVAL '00:40' HOUR TO MINUTE", "INTERVAL '01:00' HOUR TO MINUTE"]),
+]  # fmt: skip
+
+
+@pytest.mark.usefixtures("times_of_day")
+@pytest.mark.parametrize(("kind", "low", "high", "width", "wanted"), TILED)
+def test_tiles_of_types_without_sequences(
+    spark: SparkSession, kind: str, low: str, high: str, width: Any, wanted: list[str]
+) -> None:
+    values = "(?, ?), (?, ?), (?, ?), (null, ?)".replace("?", "'{}'").format(low, high, low, low, high, low, high)
+    values = values.replace("'INTERVAL", "INTERVAL").replace("SECOND'", "SECOND").replace("MINUTE'", "MINUTE")
+    frame = spark.sql(f"select cast(a as {kind}) as start, cast(b as {kind}) as end from values {values} as t(a, b)")
+    for of in (kind, frame.schema["start"].dataType):
+        tiles = frame.select(intervals.tile("start", "end", width=width, kind=of).alias("tiles"))
+        assert tiles.schema["tiles"].dataType.elementType["start"].dataType.simpleString() == kind  # type: ignore[attr-defined]
+        assert [None if row[0] is None else len(row[0]) for row in tiles.collect()] == [len(wanted) - 1, 0, None, None]
+        pieces = tiles.limit(1).selectExpr("inline(tiles)").selectExpr("cast(start as string)", "cast(end as string)")
+        assert list(map(tuple, pieces.collect())) == list(pairwise(wanted))
+
+
+@pytest.mark.usefixtures("times_of_day")
+def test_tiles_without_their_type_are_refused_before_a_job(spark: SparkSession) -> None:
+    for value in ("1.5D", "1.5", "time'01:00:00'", "interval '4' day"):
+        with pytest.raises(PlanError, match=r"no sequence of these bounds.*kind='decimal\(10,2\)'"):
+            of_value(spark, value).select(intervals.tile("start", "end", width="2 days" if "'" in value else 2))
+    for kind, width, argument in (
+        ("decimal(38,2)", 1, "kind"),
+        ("int", 1, "kind"),
+        ("decimal(", 1, "kind"),
+        ("decimal(4,2)", Decimal("0.001"), "width"),
+        ("decimal(4,2)", "1 h", "width"),
+        ("double", 0, "width"),
+        ("double", float("inf"), "width"),
+        ("time(0)", dt.timedelta(microseconds=5), "width"),
+        ("time(0)", 5, "width"),
+        ("interval day", "1 h", "width"),
+    ):
+        with pytest.raises(PlanError) as caught:
+            intervals.tile("start", "end", width=width, kind=kind)
+        assert caught.value.argument == argument, (kind, width)
+    endless = of_value(spark, "1.5D").selectExpr("start", "double('inf') as end")
+    with pytest.raises(DataError, match="a row has no end"):
+        endless.select(intervals.tile("start", "end", width=2, kind="double")).collect()
+
+
+@pytest.mark.usefixtures("times_of_day")
+@pytest.mark.parametrize("ansi", ["true", "false"])
+def test_bounds_beyond_their_type_are_said_so(spark: SparkSession, ansi: str) -> None:
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        for value, by, said in (
+            ("cast(127 as tinyint)", 1, r"the bound 127 \+ 1 is beyond the type tinyint"),
+            ("9223372036854775807", 1, "beyond the type bigint"),
+            ("time'23:30:00'", "1 h", r"the bound 23:30:00 .*beyond the type time\(6\)"),
+            ("time'00:30:00'", "-1 h", r"beyond the type time\(6\)"),
+        ):
+            less = by.startswith("-") if isinstance(by, str) else False
+            amount = dt.timedelta(hours=-1) if less else by
+            for column in (
+                intervals.shift("start", "end", by=amount)[1],
+                intervals.expand("start", "end", by=0 if by == 1 else "0 s", after=amount)[1],
+            ):
+                with pytest.raises(DataError, match=said):
+                    of_value(spark, value).select(column).collect()
+        whole = spark.sql("select cast(null as tinyint) as start, 127Y as end")
+        assert whole.select(*intervals.shift("start", "end", by=-1)).collect() == [(None, 126)]
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before or "true")

@@ -222,3 +222,14 @@ def test_overlaps_that_add_up_beyond_64_bits(spark: SparkSession) -> None:
     times = frame.selectExpr("timestamp_micros(0) as start", "timestamp_micros(end) as end")
     found = dovetail.interval_pivot(times, width=dt.timedelta(microseconds=2**62))
     assert rows(found.select("overlap")) == [(2**64 / 10**6,)]
+
+
+def test_limits_in_the_wrong_order_are_refused(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(3, 5)], "start int, end int")
+    days = spark.createDataFrame([(dt.date(2024, 1, 1), dt.date(2024, 1, 4))], "start date, end date")
+    for rows_, limits in ((frame, (9, 0)), (days, (dt.date(2024, 2, 1), dt.date(2024, 1, 1)))):
+        with pytest.raises(PlanError, match=r"limits=.* end before they start; give \(start, end\)") as caught:
+            dovetail.interval_complement(rows_, limits=limits)
+        assert caught.value.argument == "limits"
+    assert rows(dovetail.interval_complement(frame, limits=(9, 9))) == []
+    assert rows(dovetail.interval_complement(frame, limits=(None, 9))) == [(5, 9)]

@@ -74,6 +74,9 @@ def test_split_points_are_a_list(text: str, points: list[object]) -> None:
         ("interval_join(split_points=(10, ))", "a split point is a number, DATE"),
         ("interval_join(split_points=(DATE 'May'))", "'May' is no date"),
         ("interval_join(split_points=(10, 20), partitions=2)", "does not fit 2 split points"),
+        ("band_join(memory='1MB')", r"'interval_join'\? .*takes options in its call: band_join"),
+        ("interval_jion(memory='1MB')", "did you mean 'interval_join'"),
+        ("asofjoin(memory='1MB')", "did you mean 'asof_join'"),
     ],
 )
 def test_a_hint_that_is_wrong_is_an_error(hint: str, message: str) -> None:

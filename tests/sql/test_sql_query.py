@@ -374,6 +374,16 @@ def test_left_to_spark(spark: SparkSession, query: str, why: str) -> None:
     [
         ("select 1 from r join s on interval_overlap(r.start, r.end, s.start, s.end)", PlanError, "interval_overlaps"),
         ("select 1 from r join s on not interval_before(r.start, r.end, s.start, s.end)", UnsupportedError, "ANDs"),
+        (
+            "select 1 from r where exists (select 1 from s where interval_before(r.start, r.end, s.start, s.end))",
+            UnsupportedError,
+            r" EXISTS becomes .* LEFT SEMI JOIN b ON",
+        ),
+        (
+            "select 1 from r where not exists (select 1 from s where interval_meets(r.start, r.end, s.start, s.end))",
+            UnsupportedError,
+            r"NOT EXISTS becomes .* LEFT ANTI JOIN b ON",
+        ),
         ("select interval_before(start, end, 1, 2) from r", UnsupportedError, "cannot be planned here"),
         ("select 1 from r join s on interval_before(r.start, r.end, s.start, s.nope)", Exception, "nope"),
         (

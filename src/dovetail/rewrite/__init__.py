@@ -2,6 +2,7 @@
 
 Interval predicates and ASOF JOIN are recognised in the text. Everything else goes to Spark as it was written.
 
+* `parameters`: values in place of `:name` and `?`. `statement`: EXPLAIN, INSERT and others around one query.
 * `tables`: table functions, which are planned first.
 * `text`: the query as tokens, without its `hints` for joins. `blocks`: its SELECT blocks and their FROM clauses.
 * `names`: columns of the inputs. `conditions`: conditions of joins, and interval joins recognised in them.
@@ -12,41 +13,38 @@ Interval predicates and ASOF JOIN are recognised in the text. Everything else go
 from __future__ import annotations
 
 import functools
-import re
 import warnings
 from typing import Any, Literal, overload
 
-from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from dovetail.errors import DovetailError, UnsupportedError
+from dovetail.errors import DovetailError
 from dovetail.rewrite.conditions import called_functions, interval_calls
+from dovetail.rewrite.parameters import Arguments, bound
 from dovetail.rewrite.plan import plan_query
-from dovetail.rewrite.query import NO_PREDICATE, Report, Views, run
-from dovetail.rewrite.tables import plan_tables
-from dovetail.rewrite.text import QUERY_WORDS, Source, escaped
+from dovetail.rewrite.query import NO_PREDICATE, Report, Views
+from dovetail.rewrite.statement import AROUND, CHANGES, REST, WHOLE_TEXT, Statement, plan_statement, select_first
+from dovetail.rewrite.tables import plan_tables, table_calls
+from dovetail.rewrite.text import QUERY_WORDS, Source, explained
 from dovetail.spark.catalyst import install_rule, uninstall_rule
 from dovetail.spark.frames import is_connect
 
-__all__ = ["install", "sql", "uninstall"]
-
-WHOLE_TEXT = ("the whole text", "it is not one SELECT query in words that are known here")
-REST = ("the rest of the text", "outside of a SELECT query only table functions are planned")
-LATER = re.compile(r"\b(view|cache)\b", re.IGNORECASE)  # statements whose query runs when they are over
-NOT_A_QUERY = (TokenType.SEMICOLON, TokenType.INSERT, TokenType.UPDATE, TokenType.DELETE, TokenType.MERGE)
+__all__ = ["install", "names_ours", "plan_sql", "sql", "uninstall"]
 
 
 @overload
-def sql(spark: SparkSession, query: str, *, explain: Literal[False] = False) -> DataFrame: ...
+def sql(
+    spark: SparkSession, query: str, *, args: Arguments | None = None, explain: Literal[False] = False
+) -> DataFrame: ...
 
 
 @overload
-def sql(spark: SparkSession, query: str, *, explain: Literal[True]) -> str: ...
+def sql(spark: SparkSession, query: str, *, args: Arguments | None = None, explain: Literal[True]) -> str: ...
 
 
-def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame | str:
+def sql(spark: SparkSession, query: str, *, args: Arguments | None = None, explain: bool = False) -> DataFrame | str:
     """The result of a SQL query as a DataFrame; its interval and as-of joins are planned as such.
 
     Recognised in ON (every join type) and in the WHERE of inner joins: `interval_<relation>(start, end, start, end)`
@@ -67,7 +65,11 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
     Functions over finite DataFrames are table functions: `FROM interval_join(TABLE a, (SELECT ...), how => 'left')`
     takes the inputs of `interval_join`, then its options by name, with constants for values; the limits of
     `interval_complement` may be a table, `limits => TABLE shifts`. They may stand in other statements, too: in CREATE
-    TABLE ... AS, INSERT, and queries with `|>`.
+    TABLE ... AS, INSERT, and queries with `|>`. ASOF JOIN and interval functions may stand in EXPLAIN, INSERT, CREATE
+    TABLE ... AS and CREATE TEMPORARY VIEW v AS, too.
+
+    `args` are values of parameters: a mapping for `:name`, a sequence for `?`. They become literals, never text of the
+    query.
 
     >>> spark.createDataFrame([(1, 0, 5), (2, 7, 9)], "id int, a int, b int").createOrReplaceTempView("spans")
     >>> query = "select l.id, r.id as other from spans l join spans r on interval_before(l.a, l.b, r.a, r.b)"
@@ -75,9 +77,10 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
     [Row(id=1, other=2)]
     """
     try:
+        text = bound(query, args)
         if explain:
-            return _report(spark, query).text()
-        frame, report = _planned(spark, query, {})
+            return _report(spark, text).text()
+        frame, report = _planned(spark, text, {})
     except DovetailError as error:
         error.argument = "query"  # it may name an option of a join, which a user of SQL has not given
         raise
@@ -89,9 +92,9 @@ def sql(spark: SparkSession, query: str, *, explain: bool = False) -> DataFrame 
 def install(spark: SparkSession, *, rule: bool = True) -> None:
     """Let `spark.sql(query)` of this session plan interval and as-of joins as `dovetail.sql` does, and more by a rule.
 
-    Queries with parameters, statements that are not queries, and joins that `dovetail.sql` leaves to Spark go to Spark
-    as before; so does a query whose interval join cannot be planned here, unless it uses functions that Spark does not
-    have. `dovetail.uninstall` takes it back.
+    Queries with frames in braces, most statements that are not queries, and joins that `dovetail.sql` leaves to Spark
+    go to Spark as before; so does a query whose interval join cannot be planned here, unless it uses functions that
+    Spark does not have. `dovetail.uninstall` takes it back.
 
     `rule` adds a rule to Spark's optimizer that plans large range joins over bins, whatever they are written with:
     `DataFrame.join`, EXISTS, statements with parameters. The answers are those of Spark. The rule is compiled by the
@@ -108,17 +111,18 @@ def install(spark: SparkSession, *, rule: bool = True) -> None:
 
     @functools.wraps(theirs)
     def ours(sqlQuery: str, args: Any = None, **kwargs: Any) -> DataFrame:  # noqa: N803  (Spark's own name)
-        if args is not None or kwargs:
+        if kwargs:
             return theirs(spark, sqlQuery, args, **kwargs)
+        if args and _read(sqlQuery) is None and not names_ours(spark, sqlQuery):
+            return theirs(spark, sqlQuery, args)
         try:
-            return _planned(spark, sqlQuery, {})[0]
+            frame, report = _planned(spark, bound(sqlQuery, args), {})
         except DovetailError as error:
-            error.argument = "sqlQuery"
-            try:
-                return theirs(spark, sqlQuery)
-            except AnalysisException:
-                pass  # it has functions or joins that only Dovetail knows: our error says what is wrong with them
-            raise
+            if names_ours(spark, sqlQuery):
+                error.argument = "sqlQuery"
+                raise  # Spark knows less of it, and would log an error of its own
+            return theirs(spark, sqlQuery, args)
+        return frame if report.joins or report.tables or not args else theirs(spark, sqlQuery, args)
 
     vars(spark)["sql"] = ours
     trouble = install_rule(spark) if rule and not is_connect(spark) else None
@@ -135,12 +139,35 @@ def uninstall(spark: SparkSession) -> None:
     uninstall_rule(spark)
 
 
+def plan_sql(spark: SparkSession, query: str) -> tuple[DataFrame, str]:
+    """The result of `sql`, and what it says with `explain`."""
+    try:
+        frame, report = _planned(spark, query, {})
+    except DovetailError as error:
+        error.argument = "query"
+        raise
+    return frame, report.text()
+
+
+def names_ours(spark: SparkSession, query: str) -> bool:
+    """Whether the text has what only Dovetail plans: ASOF JOIN, interval functions, table functions, our hints."""
+    try:
+        source = Source(query[explained(query) :])
+    except SqlglotError:
+        return False
+    except DovetailError:  # a hint of ours that is wrong
+        return True
+    users = spark.catalog.functionExists
+    called = (name for name in called_functions(source, known=False) if not users(name))
+    return bool(source.asof or source.hints or next(called, None) or table_calls(spark, source))
+
+
 def _planned(spark: SparkSession, query: str, views: Views) -> tuple[DataFrame, Report]:
     """The result of a query over views that it names, and the report."""
     source = _read(query)
     if source is None:
-        text, more, report = _statement(spark, query, views)
-        return run(spark, text, more), report
+        statement = _statement(spark, query, views)
+        return statement.run(spark), statement.report
     source, tables = plan_tables(spark, source, lambda text, seen: _planned(spark, text, views | seen)[0])
     calls = interval_calls(source, spark.catalog.functionExists)
     frame, report = plan_query(spark, source, calls, views | {name: table.frame for name, table in tables.items()})
@@ -148,44 +175,19 @@ def _planned(spark: SparkSession, query: str, views: Views) -> tuple[DataFrame, 
     return frame, report
 
 
+def _statement(spark: SparkSession, query: str, views: Views) -> Statement:
+    return plan_statement(spark, query, views, functools.partial(_planned, spark))
+
+
 def _report(spark: SparkSession, query: str) -> Report:
     """The report about a query; a statement is not run for it."""
-    return _statement(spark, query, {})[2] if _read(query) is None else _planned(spark, query, {})[1]
-
-
-def _statement(spark: SparkSession, query: str, views: Views) -> tuple[str, Views, Report]:
-    """A text that is not one SELECT query, with its table functions planned: the text, the views in it, the report.
-
-    `UnsupportedError` for joins in it that Spark does not know, and for statements that would keep a view of ours.
-    """
-    try:
-        source = Source(query)
-    except SqlglotError:
-        return escaped(query), views, Report(spark=[WHOLE_TEXT])
-    words = [*called_functions(source), *(["ASOF JOIN"] if source.asof else [])]
-    if words:
-        raise UnsupportedError(
-            f"{words[0]} is planned in one SELECT query alone, without |>, and not in other statements. Give "
-            "dovetail.sql the query, and write its DataFrame: .writeTo('t').create(), .write.insertInto('t'), or "
-            ".createOrReplaceTempView('v')."
-        )
-    read, tables = plan_tables(spark, source, lambda text, seen: _planned(spark, text, views | seen)[0], anywhere=True)
-    if not tables:
-        return escaped(query), views, Report(spark=[WHOLE_TEXT])
-    if LATER.search(query.partition("(")[0]):
-        call = next(iter(tables.values())).text
-        raise UnsupportedError(
-            f"{call}: a view or a cached table cannot keep a table function. Use CREATE TABLE ... AS, or give "
-            "dovetail.sql the query alone and name its DataFrame: .createOrReplaceTempView('v')."
-        )
-    found = views | {name: table.frame for name, table in tables.items()}
-    return escaped(read.text), found, Report(tables=[table.text for table in tables.values()], spark=[REST])
+    return _statement(spark, query, {}).report if _read(query) is None else _planned(spark, query, {})[1]
 
 
 def _warn(report: Report) -> None:
     """Warn about range joins that are left to Spark; Python shows the same warning once."""
     for what, why in report.spark:
-        if not why.startswith(NO_PREDICATE) and (what, why) != REST:
+        if not why.startswith(NO_PREDICATE) and (what, why) not in (REST, AROUND):
             warnings.warn(f"dovetail.sql leaves this to Spark: {what}: {why}", stacklevel=3)
 
 
@@ -195,7 +197,7 @@ def _read(query: str) -> Source | None:
     Spark checks the query itself, before anything is planned.
     """
     try:
-        source = Source(query)
+        source = Source(select_first(query))
     except SqlglotError:
         return None
     words = [kind for kind in map(source.kind, range(len(source.tokens))) if kind is not TokenType.L_PAREN]
@@ -204,4 +206,4 @@ def _read(query: str) -> Source | None:
     outside = [source.kind(number) for number in source.whole().top()]
     while outside[-1] is TokenType.SEMICOLON:
         outside.pop()
-    return None if any(kind in NOT_A_QUERY for kind in outside) else source
+    return None if any(kind in (TokenType.SEMICOLON, *CHANGES) for kind in outside) else source

@@ -188,6 +188,14 @@ class Join:
     merges: bool  # USING or NATURAL: columns of both sides become one
     asof: bool = False
 
+    @property
+    def using(self) -> tuple[str, ...]:
+        """The names in USING, as they are written."""
+        if self.criterion is None or self.criterion.first_kind() is not T.USING:
+            return ()
+        tokens = self.criterion.source.tokens[self.criterion.start + 2 : self.criterion.stop - 1]
+        return tuple(token.text for token in tokens if token.token_type is not T.COMMA)
+
 
 Node = Relation | Join
 
@@ -278,7 +286,11 @@ def _relation(piece: Piece, start: int, stop: int) -> Node | None:
 
 def alias_and_qualifiers(relation: Relation) -> tuple[str | None, tuple[tuple[str, ...], ...]]:
     """The name of a relation in its query, and the ways to write it before a column; (None, ()) if it has no name."""
-    text = relation.piece.text
+    piece = relation.piece
+    text = piece.text
+    bare = [token.token_type for token in piece.source.tokens[piece.stop - 2 : piece.stop]]
+    if piece.stop - piece.start > 1 and bare[1] is T.ASOF and bare[0] is not T.ALIAS:
+        text = f"{text[: -len('asof')]} AS asof"  # the parser takes a bare ASOF for the word before JOIN
     query = select_from(f"x, {text}" if relation.lateral else text)
     try:
         read = sqlglot.parse_one(query, dialect=DIALECT)

@@ -54,10 +54,10 @@ def interval_calls(source: Source, is_users: Callable[[str], bool]) -> list[Inte
     return found
 
 
-def called_functions(source: Source) -> list[str]:
-    """The names of our interval functions that the text calls."""
-    numbers = range(len(source.tokens))
-    return [source.tokens[n].text for n in numbers if source.tokens[n].text.lower() in KNOWN and _is_call(source, n)]
+def called_functions(source: Source, known: bool = True) -> list[str]:
+    """The names of our interval functions that the text calls; else also names that only begin like ours."""
+    called = (token.text for n, token in enumerate(source.tokens) if _is_call(source, n))
+    return [n for n in called if n.lower() in KNOWN or (not known and n.lower().startswith(PREFIX))]
 
 
 def _is_call(source: Source, number: int) -> bool:
@@ -199,12 +199,24 @@ def _comparisons(piece: Piece, scope: Scope) -> tuple[Comparison, ...]:
     read = expression(piece.text)
     if isinstance(read, exp.Between) and not read.args.get("symmetric"):
         return _between(piece, scope)
+    if isinstance(read, exp.NullSafeEQ) and piece.find(T.IS):
+        return _not_distinct(piece, scope)
     marks = piece.find(*OPERATORS)
     kind = piece.source.kind(marks[0]) if len(marks) == 1 else None
     if kind is None or type(read) is not OPERATORS[kind][1]:
         return ()
     sides = piece.split(marks)
     return _pairs(scope, OPERATORS[kind][0], (sides[0], sides[1])) if len(sides) == 2 else ()
+
+
+def _not_distinct(piece: Piece, scope: Scope) -> tuple[Comparison, ...]:
+    """The sides of IS NOT DISTINCT FROM, which is `<=>`."""
+    marks = piece.find(T.IS)
+    words = [piece.source.kind(number) for number in range(marks[0], marks[0] + 4)]
+    if len(marks) > 1 or words != [T.IS, T.NOT, T.DISTINCT, T.FROM]:
+        return ()
+    sides = piece.split(list(range(marks[0], marks[0] + 4)))
+    return _pairs(scope, "<=>", (sides[0], sides[1])) if len(sides) == 2 else ()
 
 
 def _between(piece: Piece, scope: Scope) -> tuple[Comparison, ...]:

@@ -19,6 +19,7 @@ from sqlglot import Token, TokenType
 from sqlglot.errors import SqlglotError
 
 from dovetail.errors import PlanError
+from dovetail.functions import FINITE
 from dovetail.joins.asof.request import AsofOptions
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.request import nearest
@@ -27,6 +28,10 @@ OPTIONS = {
     "interval_join": ("memory", "algorithm", "route", "partitions", "split_points"),
     "asof_join": ("memory", "algorithm", "partitions"),
 }
+SPARKS = (
+    *("broadcast", "broadcastjoin", "mapjoin", "merge", "shuffle_merge", "mergejoin", "shuffle_hash"),
+    *("shuffle_replicate_nl", "coalesce", "repartition", "repartition_by_range", "rebalance"),
+)
 _COMMENT = re.compile(r"\s*/\*\+(.*?)\*/", re.DOTALL)
 
 
@@ -96,13 +101,29 @@ def _written(content: str, words: Sequence[Token]) -> str:
 
 def _hint(select: int, content: str, words: Sequence[Token]) -> Hint | None:
     join = words[0].text.lower()
-    if join not in OPTIONS:
-        return None
     text = _written(content, words)
+    if join not in OPTIONS:
+        _check_unknown(join, text)
+        return None
     options = dict(_option(join, text, part) for part in _arguments(words[2:-1]))
     # What the options mean is checked here: a join that cannot be planned goes to Spark, a wrong hint is an error.
     JoinOptions(**options).request() if join == "interval_join" else AsofOptions(on="time", **options).request()
     return Hint(select, join, options, text)
+
+
+def _check_unknown(name: str, text: str) -> None:
+    """A `PlanError` for a hint that is neither Spark's nor ours, but looks like one of ours."""
+    if name in SPARKS:
+        return
+    ours = (*OPTIONS, *FINITE)
+    near = "interval_join" if name in FINITE or name.startswith("interval_") else nearest(name, OPTIONS)
+    if near is None and nearest(name, ours) is None:
+        return  # Spark warns of it
+    table = f" A table function takes options in its call: {name}(..., memory => '64MB')." if name in FINITE else ""
+    raise PlanError(
+        f"the hint {text} is not known; did you mean {near or 'interval_join'!r}? Hints for joins are "
+        f"{' and '.join(OPTIONS)}; interval_join is also for joins by inequalities.{table}"
+    )
 
 
 def _arguments(words: Sequence[Token]) -> Iterator[list[Token]]:

@@ -29,6 +29,7 @@ from dovetail.errors import DataError, PlanError, UnsupportedError
 from dovetail.joins.interval.api import interval_join
 from dovetail.request import parse_how
 from dovetail.rewrite.conditions import (
+    Comparison,
     Condition,
     Found,
     Key,
@@ -278,10 +279,10 @@ def sides_of(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tupl
             frames[side] = frames[side].where(term.sql)
     keys: list[tuple[str, str]] = []
     for key in found.keys:
-        if _same_type(frames["left"], frames["right"], key):
+        if same_type(frames["left"], frames["right"], key):
             names: dict[str, list[str]] = {}
             for of, term in (("left", key.left), ("right", key.right)):
-                terms = _key_terms(frames[of], key, term)
+                terms = key_terms(frames[of], key.operator, term)
                 frames[of], names[of] = with_terms(pair.query, frames[of], terms, pair.guard(of))
             keys += zip(names["left"], names["right"], strict=True)
         elif key.condition.whole is not None:
@@ -289,16 +290,16 @@ def sides_of(pair: Pair, found: Found) -> tuple[DataFrame, DataFrame, tuple[tupl
     return frames["left"], frames["right"], tuple(keys), residual
 
 
-def _key_terms(frame: DataFrame, key: Key, term: Term) -> tuple[Term, ...]:
+def key_terms(frame: DataFrame, operator: str, term: Term) -> tuple[Term, ...]:
     """The terms of a key; for `<=>` whether it is null, and its value if it is not."""
-    if key.operator == "=":
+    if operator == "=":
         return (term,)
     kind = frame.selectExpr(term.sql).schema[0].dataType
     value = f"coalesce({term.sql}, cast({_SOMETHING.get(type(kind), '0')} as {kind.simpleString()}))"
     return replace(term, sql=f"({term.sql}) is null"), replace(term, sql=value)
 
 
-def _same_type(left: DataFrame, right: DataFrame, key: Key) -> bool:
+def same_type(left: DataFrame, right: DataFrame, key: Key | Comparison) -> bool:
     """Whether an equality compares both sides as one type without loss, so that it can be a key."""
     one, other = (
         frame.selectExpr(term.sql).schema[0].dataType for frame, term in ((left, key.left), (right, key.right))

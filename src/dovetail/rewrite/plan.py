@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -23,7 +24,7 @@ from dovetail.rewrite.conditions import (
 from dovetail.rewrite.inequality import inequality_joined
 from dovetail.rewrite.interval import Pair, interval_joined
 from dovetail.rewrite.names import Input, Scope
-from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Report, Views, run
+from dovetail.rewrite.query import NO_PREDICATE, Merged, Part, Query, Report, Using, Views, run
 from dovetail.rewrite.text import Patches, Piece, Source, conjuncts, escaped
 from dovetail.spark.frames import quoted
 
@@ -109,13 +110,46 @@ class BlockPlan:
         right = self._walk(node.right, may if node.how in REACHES_RIGHT and not node.asof else ())
         must = self._read(node.on, left.inputs + right.inputs) if node.on else []
         if node.asof:
-            frame = asof_joined(Pair(self.query, left, right, node.how, self.hints), must, node.merges)
-            return self.query.planned(self.block, frame, left.inputs + right.inputs)
+            return self._asof(node, Pair(self.query, left, right, node.how, self.hints), must)
         if node.merges:
             self._leave(left, right, node.how, "USING and NATURAL merge columns; say the equality in ON")
             return self._as_written(node, left, right)
         part = self._joined(left, right, node.how, must, may if node.how == "inner" else ())
         return part or self._as_written(node, left, right)
+
+    def _asof(self, node: Join, pair: Pair, must: Sequence[Condition]) -> Part:
+        frame = asof_joined(pair, must, node.using if node.merges else None)
+        semi = node.how in ("left_semi", "left_anti")
+        inputs = pair.left.inputs if semi else pair.left.inputs + pair.right.inputs
+        if not node.merges:
+            return self.query.planned(self.block, frame, inputs)
+        columns = tuple(self._merged(pair, name) for name in node.using)
+        if semi:  # Spark shows the columns of USING first
+            (each, *more) = inputs
+            order = {column.left: n for n, column in enumerate(columns)}
+            ranked = sorted(zip(each.columns, each.names, strict=True), key=lambda at: order.get(at[1], len(order)))
+            shown = replace(each, columns=tuple(c for c, _ in ranked), names=tuple(n for _, n in ranked))
+            return self.query.planned(self.block, frame, (shown, *more))
+        if any(
+            self.block.source.kind(n) is T.STAR and self.block.source.kind(n - 1) is T.DOT for n in self.block.own()
+        ):
+            raise UnsupportedError(
+                f"{pair.left.shown} ASOF JOIN {pair.right.shown} USING: name the columns instead of writing a star "
+                "of one input."
+            )
+        return self.query.merged(self.block, frame, (pair.left, pair.right), Using(columns, node.how))
+
+    def _merged(self, pair: Pair, name: str) -> Merged:
+        sides = (Scope(part.inputs, self.query.fold).resolve([name]) for part in (pair.left, pair.right))
+        left, right = (found[1] if found else "" for found in sides)
+        kept = pair.right if pair.how == "right" else pair.left
+        shown = next(
+            column
+            for each in kept.inputs
+            for column, ours in zip(each.columns, each.names, strict=True)
+            if ours in (left, right)
+        )
+        return Merged(left, right, shown)
 
     def _leave(self, left: Part, right: Part, how: str, why: str) -> None:
         self.query.report.leave(f"{left.shown} {how.replace('_', ' ')} join {right.shown}", why)
@@ -277,8 +311,18 @@ def _all_planned(query: Query) -> None:
             raise UnsupportedError(
                 f"{call.piece.text} cannot be planned here. An interval function must stand in the ON of a join, or in "
                 "the WHERE of an inner one, alone or between ANDs, over the bounds of one input, then of the other."
-                f"{reasons}"
+                f"{_instead_of_exists(query.source, call.piece)}{reasons}"
             )
+
+
+def _instead_of_exists(source: Source, call: Piece) -> str:
+    """What to write instead of EXISTS around a call, if it stands in one."""
+    around = [a for a, b in source.partner.items() if a < call.start < b and source.kind(a - 1) is T.EXISTS]
+    if not around:
+        return ""
+    negated = source.kind(max(around) - 2) is T.NOT
+    kind, word = ("ANTI", "NOT EXISTS") if negated else ("SEMI", "EXISTS")
+    return f" {word} becomes a join: instead of it write LEFT {kind} JOIN b ON ..., with the same condition."
 
 
 def _difference(frame: DataFrame, reference: DataFrame) -> str:

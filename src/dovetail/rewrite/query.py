@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -84,15 +84,17 @@ class RecognisedAsof:
     how: str
     comparison: str
     keys: tuple[str, ...]
+    others: tuple[str, ...] = ()
     kind = "asof_join"
     name = "as-of"
 
     def lines(self) -> list[str]:
         """The join in a few lines."""
         return [
-            f"{self.left} as-of {self.how} join {self.right}",
+            f"{self.left} as-of {WORDS.get(self.how, self.how)} join {self.right}",
             f"times: {self.comparison}",
             f"keys: {', '.join(self.keys) or 'none'}",
+            *([f"of one input: {' and '.join(self.others)}"] if self.others else []),
         ]
 
 
@@ -156,6 +158,33 @@ class Part:
     def shown(self) -> str:
         """Its inputs by name."""
         return ", ".join(each.alias for each in self.inputs)
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """Two columns that USING makes one: our names for them, and the names that they have."""
+
+    left: str
+    right: str
+    shown: str
+
+
+@dataclass(frozen=True, slots=True)
+class Using:
+    """The columns that USING merges, and the join."""
+
+    columns: tuple[Merged, ...]
+    how: str
+
+    def value(self, view: str, column: Merged) -> str:
+        """SQL for the one column: that of the side whose rows are all kept."""
+        left, right = (f"{view}.{quoted(name)}" for name in (column.left, column.right))
+        return f"coalesce({left}, {right})" if self.how == "full" else right if self.how == "right" else left
+
+    def of(self, each: Input) -> list[tuple[str, str]]:
+        """The merged columns of an input, with our names for them."""
+        ours = {name for column in self.columns for name in (column.left, column.right)}
+        return [pair for pair in zip(each.columns, each.names, strict=True) if pair[1] in ours]
 
 
 def run(spark: SparkSession, text: str, views: Views) -> DataFrame:
@@ -255,16 +284,58 @@ class Query:
         """
         inputs = tuple(sorted(inputs, key=lambda each: each.number))
         names = tuple(name for each in inputs for name in each.names)
-        field = self.names.fresh("dovetail_rows")
-        self._views[field] = frame.select(*map(quoted, names))
-        view = quoted(self.names.fresh("dovetail_join"))
+        field, view = self._view(frame, names)
         parts = [f"{quoted(field)} AS {view}"]
         for each in inputs:
-            pairs = zip(each.columns, each.names, strict=True)
-            columns = ", ".join(f"{view}.{quoted(name)} AS {quoted(column)}" for column, name in pairs)
-            parts.append(f"JOIN LATERAL (SELECT {escaped(columns)}) AS {escaped(quoted(each.alias))}")
+            parts.append(_lateral(each.alias, _columns_of(view, each.columns, each.names)))
             self._shorten(block, each)
         return Part(" ".join(parts), inputs, lambda: self._views[field], False, names)
+
+    def merged(self, block: Block, frame: DataFrame, sides: tuple[Part, Part], using: Using) -> Part:
+        """A frame in place of a join with USING: merged columns come first, as in Spark, and keep their inputs' names.
+
+        They are columns of an input of their own. `a.k` is a field of a struct that stands in their place in `a`.
+        """
+        inputs = tuple(sorted(sides[0].inputs + sides[1].inputs, key=lambda each: each.number))
+        names = tuple(name for each in inputs for name in each.names)
+        field, view = self._view(frame, names)
+        values = [f"{using.value(view, column)} AS {quoted(column.shown)}" for column in using.columns]
+        parts = [f"{quoted(field)} AS {view}", _lateral(self.names.fresh("dovetail_using"), values)]
+        kept, hidden = [], list(names)
+        for each in inputs:
+            merged = using.of(each)
+            rest = [pair for pair in zip(each.columns, each.names, strict=True) if pair not in merged]
+            columns, ours = (tuple(pair[n] for pair in rest) for n in (0, 1))
+            shown = _columns_of(view, columns, ours)
+            self._shorten(block, each)
+            if merged:
+                struct = self.names.fresh("dovetail_merged")
+                fields = ", ".join(f"{view}.{quoted(name)} AS {quoted(column)}" for column, name in merged)
+                shown.append(f"struct({fields}) AS {quoted(struct)}")
+                hidden.append(struct)
+                self._into(block, each, {self.fold(column) for column, _ in merged}, struct)
+            parts.append(_lateral(each.alias, shown))
+            kept.append(replace(each, columns=columns, names=ours))
+        return Part(" ".join(parts), tuple(kept), lambda: self._views[field], False, tuple(hidden), merged=True)
+
+    def _view(self, frame: DataFrame, names: Sequence[str]) -> tuple[str, str]:
+        """The name of a view with the rows of a frame, and a quoted alias for it."""
+        field = self.names.fresh("dovetail_rows")
+        self._views[field] = frame.select(*map(quoted, names))
+        return field, quoted(self.names.fresh("dovetail_join"))
+
+    def _into(self, block: Block, each: Input, columns: set[str], struct: str) -> None:
+        """Write `a.k` as `a.struct.k` for these columns."""
+        tokens = self.source.tokens
+        ends = {tuple(map(self.fold, written)) for written in each.qualifiers}
+        for number in block.own():
+            for written in ends:
+                end = number + 2 * len(written)
+                words = [self.fold(token.text) for token in tokens[number : end + 1]]
+                dots = words[1::2] == ["."] * len(written) and tokens[number - 1].text != "."
+                if dots and tuple(words[0:-1:2]) == written and words[-1:][0] in columns:
+                    span = (tokens[number].start, tokens[end - 2].end + 1)
+                    self.patches.add(span, escaped(f"{quoted(each.alias)}.{quoted(struct)}"))
 
     def _shorten(self, block: Block, each: Input) -> None:
         """Write `db.t.column` as `t.column`: the lateral query has only the short name."""
@@ -276,6 +347,14 @@ class Query:
                 if words[1::2] == ["."] * len(written) and words[0:-1:2] == list(map(self.fold, written)):
                     span = (tokens[number].start, tokens[end - 1].end + 1)
                     self.patches.add(span, escaped(quoted(each.alias)))
+
+
+def _lateral(alias: str, columns: Sequence[str]) -> str:
+    return f"JOIN LATERAL (SELECT {escaped(', '.join(columns))}) AS {escaped(quoted(alias))}"
+
+
+def _columns_of(view: str, columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    return [f"{view}.{quoted(name)} AS {quoted(column)}" for column, name in zip(columns, names, strict=True)]
 
 
 def _refuse(why: str) -> DataFrame:

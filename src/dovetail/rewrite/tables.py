@@ -84,6 +84,14 @@ def plan_tables(
     return Source(patches.render().format()) if tables else source, tables
 
 
+def table_calls(spark: SparkSession, source: Source) -> list[str]:
+    """The names of our table functions that the text calls, without those that are functions of the user."""
+    numbers = range(len(source.tokens) - 1)
+    called = (n for n in numbers if source.kind(n + 1) is T.L_PAREN and source.kind(n - 1) in _BEFORE)
+    names = (source.tokens[n].text for n in called if source.tokens[n].text.lower() in FINITE)
+    return [name for name in names if not spark.catalog.functionExists(name)]
+
+
 def _read(call: Call, run: Callable[[], DataFrame]) -> DataFrame:
     """The rows of an input; a `PlanError` if it names a column that it does not have, such as one of another input."""
     try:

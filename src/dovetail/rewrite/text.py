@@ -5,6 +5,7 @@ Text is cut at token positions and never printed from a parse tree, so everythin
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +20,19 @@ from dovetail.rewrite.hints import Hint, read_hints
 DIALECT = "spark"
 BRACKETS = {TokenType.L_PAREN: TokenType.R_PAREN, TokenType.L_BRACKET: TokenType.R_BRACKET}
 QUERY_WORDS = (TokenType.SELECT, TokenType.WITH)
+JOINS = (
+    *(TokenType.LEFT, TokenType.INNER, TokenType.OUTER, TokenType.RIGHT, TokenType.FULL),
+    *(TokenType.SEMI, TokenType.ANTI),
+)
+
+
+_EXPLAIN = re.compile(r"\s*explain\s+(?:(?:extended|codegen|cost|formatted)\s+)?", re.IGNORECASE)
+
+
+def explained(text: str) -> int:
+    """The length of the EXPLAIN before a statement; 0 without one. The parser takes what follows it for one text."""
+    found = _EXPLAIN.match(text)
+    return found.end() if found else 0
 
 
 def select_from(relations: str, columns: str = "*") -> str:
@@ -49,13 +63,37 @@ class Source:
 
     @cached_property
     def asof(self) -> frozenset[int]:
-        """Token numbers of ASOF before JOIN; none if the query has an alias of this name."""
+        """Token numbers of ASOF before JOIN; not where it is an alias."""
         kinds = [token.token_type for token in self.tokens]
-        found = [number for number, kind in enumerate(kinds) if kind is TokenType.ASOF]
-        names = [n for n in found if kinds[n + 1 : n + 2] == [TokenType.DOT] or kinds[n - 1] is TokenType.ALIAS]
-        words = (TokenType.LEFT, TokenType.INNER, TokenType.OUTER, TokenType.RIGHT, TokenType.FULL)
-        after = {n: next((kind for kind in kinds[n + 1 :] if kind not in words), None) for n in found}
-        return frozenset(n for n in found if after[n] is TokenType.JOIN) if not names else frozenset()
+        words = [n for n, kind in enumerate(kinds) if kind is TokenType.ASOF and kinds[n - 1 : n] != [TokenType.DOT]]
+        return frozenset(n for n in words if self._before_join(n) and not self._is_alias(n, words))
+
+    def _before_join(self, number: int) -> bool:
+        """Whether this word, alone or with words such as LEFT after it, stands before JOIN."""
+        kinds = (token.token_type for token in self.tokens[number + 1 :])
+        return next((kind for kind in kinds if kind not in JOINS), None) is TokenType.JOIN
+
+    def _is_alias(self, number: int, words: list[int]) -> bool:
+        """Whether an ASOF before JOIN is a name: after AS, or where `asof.` is written and no other alias is it."""
+        if self.tokens[number - 1].token_type is TokenType.ALIAS:
+            return True
+        names = [n for n in words if n != number and not self._is_qualifier(n)]
+        here = self._brackets_around(number)
+        inside = [self._brackets_around(n) for n in names if self._brackets_around(n) != here]  # queries of their own
+        used = [n for n in words if self._is_qualifier(n) and here[0] <= n < here[1]]
+        used = [n for n in used if not any(here[0] <= a < n < b for a, b in inside)]
+        named = [n for n in names if self._brackets_around(n) == here and not self._is_join_word(n)]
+        return bool(used) and not named
+
+    def _is_qualifier(self, number: int) -> bool:
+        return number + 1 < len(self.tokens) and self.tokens[number + 1].token_type is TokenType.DOT
+
+    def _is_join_word(self, number: int) -> bool:
+        return self._before_join(number) and self.tokens[number - 1].token_type is not TokenType.ALIAS
+
+    def _brackets_around(self, number: int) -> tuple[int, int]:
+        around = [(a, b) for a, b in self.partner.items() if a < number < b]
+        return max(around, default=(0, len(self.tokens)))
 
     def kind(self, number: int) -> TokenType | None:
         """The type of a token; a word after a dot is part of a name. None outside the text."""

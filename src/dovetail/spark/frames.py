@@ -6,7 +6,7 @@ Questions to both kinds of sessions, `map_in_arrow` for any column names, and co
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import to_arrow_type
 
-from dovetail.errors import UnsupportedError
-from dovetail.request import column_in_any_case
+from dovetail.errors import PlanError, UnsupportedError
+from dovetail.request import column_in_any_case, known_column
 from dovetail.spark.task_errors import translate_task_errors
 
 
@@ -112,8 +112,44 @@ def unquoted(identifier: str) -> str:
 
 
 def find_column(name: str, frame: DataFrame, column: str, argument: str) -> str:
-    """The column of an input with this name, in any case; a `PlanError` for `argument` if there is none."""
+    """The column of an input with this name; a `PlanError` for `argument` if there is none.
+
+    The case of letters counts where spark.sql.caseSensitive is true.
+    """
+    if column not in frame.columns and case_counts(frame):
+        return known_column(f"{name} input", column, frame.columns, argument)
     return column_in_any_case(f"{name} input", column, frame.columns, argument)
+
+
+def same_column(frame: DataFrame, column: str, names: Sequence[str] | None = None) -> str:
+    """The one of these names, by default those of the frame, that Spark takes for this one; else the name as it is."""
+    among = frame.columns if names is None else names
+    if column in among or not isinstance(column, str) or case_counts(frame):
+        return column
+    same = [each for each in among if each.lower() == column.lower()]
+    return same[0] if len(same) == 1 else column
+
+
+def check_names(what: str, frame: DataFrame, argument: str | None = None) -> None:
+    """`PlanError` for columns that Spark cannot tell apart: of one name, or of names that differ in case alone."""
+    by_name: dict[str, list[str]] = {}
+    for column in frame.columns:
+        by_name.setdefault(column.lower(), []).append(column)
+    alike = [names for names in by_name.values() if len(names) > 1]
+    exact = sorted({name for names in alike for name in names if names.count(name) > 1})
+    if exact:
+        raise PlanError(f"{what} has columns {exact} more than once; rename them first.", argument=argument)
+    if alike and not case_counts(frame):
+        raise PlanError(
+            f"{what} has columns {alike[0]}, whose names differ in case alone, and Spark does not tell them apart; "
+            "rename one, or set spark.sql.caseSensitive.",
+            argument=argument,
+        )
+
+
+def case_counts(frame: DataFrame) -> bool:
+    """Whether names that differ in case alone are different columns for this session."""
+    return str(frame.sparkSession.conf.get("spark.sql.caseSensitive", "false")).lower() == "true"
 
 
 def position(kind: T.DataType, bound: str) -> str:

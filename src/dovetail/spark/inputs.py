@@ -5,7 +5,6 @@ Keys with a collation are compared by their collation keys.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from decimal import ROUND_FLOOR, Decimal
@@ -21,7 +20,15 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.engine.rows.keys import KeyEncoder
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.request import Distance, Key, output_names
-from dovetail.spark.frames import RESERVED, arrow_type, find_column, is_connect, quoted, require_classic
+from dovetail.spark.frames import (
+    RESERVED,
+    arrow_type,
+    check_names,
+    find_column,
+    is_connect,
+    quoted,
+    require_classic,
+)
 
 SHARED = f"{RESERVED}shared_"
 """The prefix of right keys that the result shows once, from the left."""
@@ -54,9 +61,7 @@ def check_input(name: str, frame: DataFrame, join: str) -> None:
         raise UnsupportedError(
             f"{name} input is a stream; {join} needs finite inputs (use foreachBatch).", argument=name
         )
-    twice = sorted(column for column, count in Counter(frame.columns).items() if count > 1)
-    if twice:
-        raise PlanError(f"{name} input has columns {twice} more than once; rename them first.", argument=name)
+    check_names(f"{name} input", frame, name)
     ours = [column for column in frame.columns if column.startswith(RESERVED)]
     if ours:
         raise PlanError(

@@ -225,3 +225,30 @@ def test_dates_and_an_end_in_the_year_9999(spark: SparkSession, tmp_path: Path) 
     rows = spark.createDataFrame(given, "id int, sku string, day date")
     out = enrich(rows, store, on="sku", at="day", valid=("first", "until"), columns=["id", "price"], how="left")
     assert bag(out) == {(1, 1): 1, (2, 2): 1, (3, None): 1}
+
+
+def test_nan_is_above_all_numbers(spark: SparkSession, tmp_path: Path) -> None:
+    """As docs/enrich.md says: an end of NaN is none, and NaN lies only where a bound of NaN belongs to the interval."""
+    nan, inf = float("nan"), float("inf")
+    history = [("a", 1.0, 5.0, 1), ("a", nan, 9.0, 2), ("a", 6.0, nan, 3), ("a", nan, nan, 4)]
+    master = spark.createDataFrame(history, "sku string, valid_from double, valid_to double, price int")
+    asked = spark.createDataFrame(
+        [("a", value) for value in (nan, 1.0, 5.0, 7.0, inf)], "sku string, ordered_at double"
+    )
+    kept = MasterStore.build(master, tmp_path / "kept.pages", key="sku")
+    ranged = MasterStore.build(master, tmp_path / "ranged.pages", key="sku", bounds=("valid_from", "valid_to"))
+    for closed, wanted in (
+        ("left", [("1.0", 1), ("7.0", 3), ("inf", 3)]),
+        ("both", [("1.0", 1), ("5.0", 1), ("7.0", 3), ("inf", 3), ("nan", 3), ("nan", 4)]),
+    ):
+        by_time = enrich(asked, kept, overlap="all", closed=closed, **LIKE)
+        by_range = enrich(
+            asked,
+            ranged,
+            on=["sku", ("ordered_at", ("valid_from", "valid_to"))],
+            overlap="all",
+            closed=closed,  # type: ignore[arg-type]  # one of its words
+            memory="1MB",
+        )
+        for found in (by_time, by_range):
+            assert sorted((str(row.ordered_at), row.price) for row in found.collect()) == wanted, closed

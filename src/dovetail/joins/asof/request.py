@@ -10,6 +10,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.asof.operator import Direction
 from dovetail.request import (
     DEFAULT_MEMORY,
+    MOST_CELLS,
     Distance,
     Key,
     Keys,
@@ -79,7 +80,7 @@ class AsofOptions:
             parse_how(self.how, ("inner", "left")),  # type: ignore[arg-type]  # one of these two
             one_of("algorithm", self.algorithm, get_args(Algorithm)),
             parse_size("memory", self.memory, MIN_MEMORY),
-            parse_partitions(self.partitions),
+            parse_partitions(self.partitions, MOST_CELLS),
             parse_columns(self.columns),
             parse_suffixes(self.suffixes),
         )

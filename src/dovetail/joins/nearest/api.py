@@ -166,7 +166,11 @@ def _check(left: Side, right: Side) -> None:
         )
     obstacle = spark_only((side.frame, side.keys) for side in (left, right))
     if obstacle is not None:
-        raise PlanError(f"interval_nearest: {obstacle}; leave them out, or cast them.", argument="on")
+        raise PlanError(
+            f"interval_nearest: {obstacle}, and there is no other way to run it. Leave such columns out; in place of a "
+            "struct or array key give its fields or elements as columns, on=[...], or its text by F.to_json.",
+            argument="on",
+        )
     for side in (left, right):
         if DISTANCE in (name.lower() for name in side.payload):
             raise PlanError(f"{side.name} input has a column {DISTANCE!r}; rename it first.", argument=side.name)

@@ -11,6 +11,7 @@ from dovetail.joins.interval.request import Invalid, JoinOptions
 from dovetail.joins.interval.request import Request as IntervalRequest
 from dovetail.request import (
     DEFAULT_MEMORY,
+    MOST_CELLS,
     Distance,
     Keys,
     one_of,
@@ -18,6 +19,7 @@ from dovetail.request import (
     parse_distance,
     parse_flag,
     parse_how,
+    parse_partitions,
 )
 
 Direction = Literal["any", "upstream", "downstream"]
@@ -76,7 +78,7 @@ class NearestOptions:
             closed=self.closed,
             invalid=self.invalid,
             memory=self.memory,
-            partitions=self.partitions,
+            partitions=parse_partitions(self.partitions, MOST_CELLS),
             columns=self.columns,
             suffixes=self.suffixes,
         ).request()

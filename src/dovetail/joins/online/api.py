@@ -18,6 +18,7 @@ from dovetail.joins.online.bucket_join import BucketJoin, Pair, Tree
 from dovetail.joins.online.bucket_rule import hot_as_text
 from dovetail.joins.online.graph import SIDES, Band, JoinGraph, Predicate, Term, join_graph, opened, pair_graph
 from dovetail.joins.online.intervals import Intervals
+from dovetail.joins.online.plan.compared import named_pair, named_terms, pair_in_common_types, tree_in_common_types
 from dovetail.joins.online.plan.plan import (
     End,  # noqa: F401  (it is in the type of an option)
     Inputs,
@@ -35,7 +36,7 @@ from dovetail.request import (
     takes,
     wanted_columns,
 )
-from dovetail.spark.frames import arrow_type
+from dovetail.spark.frames import arrow_type, check_names
 from dovetail.spark.inputs import check_collations
 
 _PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
@@ -194,6 +195,9 @@ def plan_online_multijoin(inputs: Mapping[str, DataFrame], request: MultiRequest
 
 def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePlan:
     """The plan of a request; an invalid request is an error before any job."""
+    for name, frame in (("left", left), ("right", right)):
+        check_names(f"{name} input", frame, name)
+    left, right, request = named_pair(left, right, request)
     terms, shared = request.terms, {key.right for key in request.keys if key.shared}
     if request.how in ("left_semi", "left_anti"):
         names = {("left", name): name for name in left.columns}
@@ -203,6 +207,7 @@ def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePla
     wanted = wanted_columns(request.columns, list(names.values()))
     left, right, request, extra = _pair_by_collation(left, right, request)
     left, right, request, nested = _pair_by_intervals(left, right, request)
+    left, right, request, cast = pair_in_common_types(left, right, request)
     request = _opened(left, request)
     graph = pair_graph(Predicate(request.on, request.within, request.null_safe))
     inputs = Inputs.of({"left": left, "right": right}, graph, terms, request.end_of_input)
@@ -214,17 +219,21 @@ def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePla
     kept = _kept(graph, schemas, names, wanted)
     pair = replace(pair, hot=hot_as_text(request.hot, request.on, kept["left"], request.null_safe))
     join = BucketJoin(terms.algorithm, pair, terms.memory, terms.with_phase, tuple(kept.items()))
-    whole = request.columns is None and not extra and not nested
+    whole = request.columns is None and not extra and not nested and not cast
     return inputs.plan(join, _placing(request, inputs.partitions), Named(names, None if whole else wanted))
 
 
 def _tree_plan(frames: Mapping[str, DataFrame], request: MultiRequest) -> OnlinePlan:
     """The plan of a request; an invalid request is an error before any job."""
     _check_frames(frames)
+    for name, frame in frames.items():
+        check_names(f"{name} input", frame, "inputs")
+    request = replace(request, on=named_terms(frames, request.on))
     terms, graph = request.terms, join_graph(tuple(frames), request.on)
     names = _output_names(frames, request)
     wanted = wanted_columns(request.columns, list(names.values()))
     frames, on, extra = _tree_by_collation(frames, request.on, graph)
+    frames, on, cast = tree_in_common_types(frames, on)
     graph = join_graph(tuple(frames), on)
     inputs = Inputs.of(frames, graph, terms, request.end_of_input)
     inputs.check(_TREE_BANDS)
@@ -239,7 +248,7 @@ def _tree_plan(frames: Mapping[str, DataFrame], request: MultiRequest) -> Online
     kept = tuple(_kept(graph, schemas, names, wanted).items())
     tree = Tree(tuple(on), tuple(sorted((name, float(n)) for name, n in (request.rows or {}).items())))
     join = BucketJoin(terms.algorithm, tree, terms.memory, terms.with_phase, kept)
-    whole = request.columns is None and not extra
+    whole = request.columns is None and not extra and not cast
     return inputs.plan(
         join, tree.cells(graph.names, inputs.partitions).explain(), Named(names, None if whole else wanted)
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
@@ -39,6 +39,8 @@ class Band:
     right: str
     lo: Distance
     hi: Distance
+    given: tuple[Distance, Distance, Closed] | None = field(default=None, compare=False, repr=False)
+    """Bounds that are not all part of the band, as they were given."""
 
     def __post_init__(self) -> None:
         for bound in (self.lo, self.hi):
@@ -51,11 +53,12 @@ class Band:
                 raise PlanError(f"band bound {bound!r} is not finite; give a number.", argument="within")
         if isinstance(self.lo, timedelta) != isinstance(self.hi, timedelta):
             raise PlanError(
-                f"band from {self.lo!r} to {self.hi!r}: give two numbers or two timedeltas.", argument="within"
+                f"band from {_text(self.lo)} to {_text(self.hi)}: give two numbers or two timedeltas.",
+                argument="within",
             )
         if self.lo > self.hi:  # type: ignore[operator]  # of one kind, as just checked
             raise PlanError(
-                f"band from {self.lo} to {self.hi} is empty; the first bound must not be the larger one.",
+                f"band from {_text(self.lo)} to {_text(self.hi)} is empty; the first bound must not be the larger one.",
                 argument="within",
             )
 
@@ -70,17 +73,36 @@ class Band:
         """
         if isinstance(given, Band):
             return given
-        if len(given) == 2:
-            name, width = given[0], _length(given[1])
-            return cls(name, name, -width, width)
-        if len(given) == 4:
-            return cls(given[0], given[1], _length(given[2]), _length(given[3]))
+        parts = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+        if len(parts) == 2:
+            return cls._around(parts[0], parts[1])
+        if len(parts) == 4:
+            return cls(parts[0], parts[1], _length(parts[2]), _length(parts[3]))
         raise PlanError(
-            f"within={tuple(given)!r} is no band; give (column, width) or (left, right, lo, hi).", argument="within"
+            f"within={given!r} is no band; give (column, width) or (left, right, lo, hi).", argument="within"
         )
 
+    @classmethod
+    def _around(cls, name: str, given: Any) -> Band:
+        """The band of this width on both sides."""
+        up = cls(name, name, *[_length(given)] * 2).hi  # refuses what is no length
+        if up < (timedelta(0) if isinstance(up, timedelta) else 0):  # type: ignore[operator]  # of one kind
+            raise PlanError(f"within: the width {_text(up)} is below zero; give a length.", argument="within")
+        return cls(name, name, -up, up)
+
+    def between(self, left: str, right: str) -> str:
+        """The band between columns of these names, with its bounds as they were given."""
+        lo, hi, closed = self.given or (self.lo, self.hi, "both")
+        signs = ["<=" if closed in (side, "both") else "<" for side in ("left", "right")]
+        return f"{_text(lo)} {signs[0]} {right} - {left} {signs[1]} {_text(hi)}"
+
     def __str__(self) -> str:
-        return f"{self.lo} <= {self.right} - {self.left} <= {self.hi}"
+        return self.between(self.left, self.right)
+
+
+def _text(bound: Any) -> str:
+    """A bound as text; Python shows a second before as a day before and 86,399 seconds."""
+    return f"-{-bound}" if isinstance(bound, timedelta) and bound < timedelta(0) else str(bound)
 
 
 def _length(bound: Any) -> Any:
@@ -155,12 +177,20 @@ def opened(band: Band, kind: pa.DataType, closed: Closed) -> Band:
     Band(left='a', right='b', lo=-5, hi=4)
     """
     per_unit = _units_per_one(band, kind)
+    if per_unit is not None and pa.types.is_time64(kind):
+        per_unit = min(per_unit, Fraction(10**6))  # Spark's times of day are whole microseconds, which Arrow has in ns
     lo, hi = band.lo, band.hi
     if closed in ("right", "neither"):
         lo = _next(lo, 1, per_unit, kind)
     if closed in ("left", "neither"):
         hi = _next(hi, -1, per_unit, kind)
-    return Band(band.left, band.right, lo, hi)
+    given = replace(band, given=(band.lo, band.hi, closed))
+    if lo > hi:  # type: ignore[operator]  # of one kind, as the band's
+        raise PlanError(
+            f"band {given} on a column of type {kind} has no distance left with closed={closed!r}; give other bounds.",
+            argument="within",
+        )
+    return replace(given, lo=lo, hi=hi)
 
 
 def _next(bound: Distance, step: int, per_unit: Fraction | None, kind: pa.DataType) -> Distance:
@@ -194,7 +224,9 @@ def _units_per_one(band: Band, kind: pa.DataType) -> Fraction | None:
     known = pa.types.is_integer(kind) or (pa.types.is_decimal(kind) and kind.precision <= NARROW_DIGITS)
     if not known:
         raise PlanError(
-            f"a column of type {kind} has no distance; bands need numbers, dates or times.", argument="within"
+            f"a column of type {kind} has no distance here; bands need numbers (decimals of at most {NARROW_DIGITS} "
+            f"digits), dates or times.",
+            argument="within",
         )
     _require(not isinstance(band.lo, timedelta), band, kind, "numbers")
     return Fraction(10) ** (kind.scale if pa.types.is_decimal(kind) else 0)
@@ -241,7 +273,7 @@ class Edge:
     """
 
     ends: tuple[Attribute, Attribute]
-    band: tuple[Any, Any] | Intervals | None = None
+    band: tuple[Any, ...] | Intervals | None = None
     within: Band | Intervals | None = None
     null_safe: bool = False
 
@@ -342,7 +374,7 @@ class JoinGraph:
             shown.append(str(band))
         elif band is not None:
             first, second = (self.names[end.relation] for end in edge.ends)
-            shown.append(f"{band.lo} <= {second}.{band.right} - {first}.{band.left} <= {band.hi}")
+            shown.append(band.between(f"{first}.{band.left}", f"{second}.{band.right}"))
         return " and ".join(shown)
 
 
@@ -351,7 +383,7 @@ def pair_graph(predicate: Predicate) -> JoinGraph:
     band, pairs = predicate.within, predicate.pairs
     if band is not None and not pairs:
         ends = (Attribute(0, (band.left,), True), Attribute(1, (band.right,), True))
-        return JoinGraph(SIDES, (Edge(ends, band if isinstance(band, Intervals) else (band.lo, band.hi)),))
+        return JoinGraph(SIDES, (Edge(ends, band if isinstance(band, Intervals) else (band.lo, band.hi, band.given)),))
     ends = (Attribute(0, tuple(a for a, _ in pairs)), Attribute(1, tuple(b for _, b in pairs)))
     return JoinGraph(SIDES, (Edge(ends, None, band, predicate.null_safe),))
 
@@ -387,12 +419,12 @@ def _parsed(term: Term, names: Sequence[str]) -> tuple[tuple[int, str], tuple[in
         raise PlanError(
             f"on has {term!r}; give (input.column, input.column), with two bounds more for a band.", argument="on"
         )
-    ends = [_end(name, names) for name in term[:2]]
+    ends = [parse_end(name, names) for name in term[:2]]
     return ends[0], ends[1], (term[2], term[3]) if len(term) == 4 else None
 
 
-def _end(name: str, names: Sequence[str]) -> tuple[int, str]:
-    """The longest input name that the text starts with, as names may have dots."""
+def parse_end(name: str, names: Sequence[str]) -> tuple[int, str]:
+    """The number of the input and the column that "input.column" names; names may have dots, and the longest counts."""
     fitting = [n for n in names if isinstance(name, str) and name.startswith(f"{n}.")]
     if not fitting:
         raise PlanError(

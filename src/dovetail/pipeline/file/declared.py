@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.engine.storage.secrets import HIDDEN, censored, hidden, is_secret
+from dovetail.functions import FINITE
 from dovetail.pipeline.file.keys import shape_of
 from dovetail.pipeline.file.problems import KeyPath
 from dovetail.pipeline.record.watch import Kind, Node
@@ -48,12 +49,13 @@ class Secrets:
 
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CALL = re.compile(rf"\b({'|'.join(FINITE)})\s*\(", re.IGNORECASE)
 
 
 def tables_of(query: str, steps: frozenset[str]) -> list[str]:
     """Names of the tables that a query reads, in the order in which Spark reads them, without those that WITH defines.
 
-    If the parser cannot read the query, which Spark may still accept, every step whose name occurs in it counts.
+    If the parser cannot read the query, or it calls table functions of ours, every step whose name occurs in it counts.
     """
     import logging
 
@@ -64,6 +66,8 @@ def tables_of(query: str, steps: frozenset[str]) -> list[str]:
     try:
         tree = sqlglot.parse_one(query, read="spark")
     except sqlglot.errors.SqlglotError:
+        tree = None
+    if tree is None or _CALL.search(query):
         return list(dict.fromkeys(word for word in _WORD.findall(query) if word in steps))
     defined = {cte.alias_or_name.lower(): cte.this for cte in tree.find_all(e.CTE)}
     for clause in list(tree.find_all(e.With)):
@@ -206,6 +210,8 @@ def inputs_of(kind: str, type_: str, values: Mapping[str, Any], steps: frozenset
         yield from ((name, key) for name in named if isinstance(name, str))
     if type_ == "sql" and "inputs" not in values and isinstance(values.get("query"), str):
         yield from ((name, "query") for name in tables_of(values["query"], steps))
+    if type_ == "interval_complement" and isinstance(values.get("limits"), str):
+        yield values["limits"], "limits"
     build = values.get("build")
     if kind == "master" and isinstance(build, Mapping) and isinstance(build.get("from"), str):
         yield build["from"], "build"

@@ -176,6 +176,7 @@ TEXT_OR_NAMES = Kind("text or a list of texts", _either(_nonempty, _texts))
 TEXT_OR_PAIR = Kind("text or a list of two texts", _either(_nonempty, _pair))
 LIST = Kind("a list", _is(list))
 TIES = Kind('"any", "all", or a list such as ["last", "column"]', _either(_nonempty, _is(list)))
+LIMITS = Kind("a step, or a list of a start and an end", _either(_nonempty, _is(list)))
 TABLE = Kind("a table", _is(dict))
 NAMES_OR_TABLE = Kind("a list of steps, or a table from names to steps", _either(_texts, _scalars))
 TEXTS_BY_NAME = Kind("a table of texts", _scalars)
@@ -323,7 +324,8 @@ _ARGUMENTS: dict[str, Kind] = {
     "end_of_input": TEXT_OR_TEXTS,
     "rows": NUMBERS,
     "closed": TEXT_OR_PAIR,
-    **dict.fromkeys(("split_points", "hot", "limits"), LIST),
+    **dict.fromkeys(("split_points", "hot"), LIST),
+    "limits": LIMITS,
     "collections": OPTIONS,
     "variables": TABLE,
 }

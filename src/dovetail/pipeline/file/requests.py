@@ -19,7 +19,8 @@ def arguments_of(pipeline: Pipeline, step: Step) -> dict[str, Any]:
     """The options of a join's function; `memory` is the pipeline's if the step has none."""
     shape = join_shape(step.type)
     plain = {"type", "watermark", *(() if step.type == "xquery" else shape.references)}
-    given = {key: value for key, value in step.values.items() if key not in plain}
+    steps = {key for _, key in step.inputs}  # options that name a step, such as limits
+    given = {key: value for key, value in step.values.items() if key not in plain and key not in steps - {"query"}}
     if "memory" in pipeline.settings and "memory" in shape.keys:
         given.setdefault("memory", pipeline.settings["memory"])
     return {key: _converted(pipeline, key, value) for key, value in given.items()}

@@ -30,6 +30,7 @@ from dovetail.pipeline.file.requests import arguments_of
 from dovetail.pipeline.steps.formats import with_remedy
 from dovetail.pipeline.steps.masters import is_missing
 from dovetail.pipeline.steps.sources import empty
+from dovetail.rewrite import names_ours, plan_sql
 from dovetail.xml.api import plan_xquery
 
 _CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
@@ -100,6 +101,8 @@ def plan_join(given: Given, step: Step) -> Plan:
     if step.type == "online_join":
         return plan_online_join(*_inputs(given, step), **arguments)
     function, inputs = FINITE[step.type], _inputs(given, step)
+    if isinstance(step.values.get("limits"), str):
+        arguments["limits"] = given.frames[step.values["limits"]]
     plan = function.plan()
     if plan is None:
         return FramePlan(function.call()(*inputs, **arguments), f"{step.type} of {', '.join(step.sources)}")
@@ -159,8 +162,8 @@ def _inputs(given: Given, step: Step) -> list[DataFrame]:
 
 
 def _check_finite(given: Given, step: Step) -> None:
-    for name, frame in zip(FINITE[step.type].inputs, _inputs(given, step), strict=True):
-        if frame.isStreaming:
+    for name in (key for _, key in step.inputs):
+        if given.frames[step.values[name]].isStreaming:
             raise PlanError(
                 f"{name}: {step.values[name]!r} is a stream, and {step.type} needs finite inputs; read its source "
                 "with stream = false, or write a sql step, which Spark can run on streams",
@@ -181,12 +184,19 @@ def _ends(given: Any) -> Any:
 
 
 def _sql(given: Given, step: Step) -> FramePlan:
-    """The query over views named as its steps; the views are dropped once Spark has analysed the query."""
+    """The query over views named as its steps; the views are dropped once Spark has analysed the query.
+
+    Spark plans it, unless it has what only Dovetail does: ASOF JOIN, interval and table functions, or our hints.
+    """
+    query = step.values["query"]
     for name in step.sources:
         given.frames[name].createOrReplaceTempView(name)
     try:
         reads = ", ".join(step.sources) or "no step"
-        return FramePlan(given.spark.sql(step.values["query"]), f"SQL by Spark: reads {reads}")
+        if names_ours(given.spark, query):
+            frame, report = plan_sql(given.spark, query)
+            return FramePlan(frame, f"SQL by Dovetail: reads {reads}; {report}\n")
+        return FramePlan(given.spark.sql(query), f"SQL by Spark: reads {reads}")
     except (AnalysisException, ParseException) as error:
         raise PlanError(
             f"query: Spark cannot resolve it: {with_remedy(given.spark, spark_says(error))}; correct it here",

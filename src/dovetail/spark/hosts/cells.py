@@ -18,11 +18,11 @@ from pyspark.sql import DataFrame
 
 from dovetail.engine.exchange.delivery import CELL
 from dovetail.engine.point_join import LEFT_SHARE, RIGHT_SHARE, ROW_BYTES
+from dovetail.request import MOST_CELLS
 from dovetail.spark.frames import RESERVED, parallelism, quoted
 from dovetail.spark.hosts.sample import SMALL_BYTES, Sample, Source, double_literal, draw, long_literal, reached
 from dovetail.spark.inputs import known_bytes, row_bytes
 
-MOST_CELLS = 1000
 CELL_ROOM = 1.5  # cells are not equal: there is room for this many times the rows
 HASH, _AT = f"{RESERVED}hash", f"{RESERVED}at"
 

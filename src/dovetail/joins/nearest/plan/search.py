@@ -23,9 +23,10 @@ from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request as JoinRequest
 from dovetail.joins.nearest.operator import DISTANCE, NearestJoin
 from dovetail.joins.nearest.request import Request
+from dovetail.request import MOST_CELLS
 from dovetail.spark.frames import RESERVED, quoted, units, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange_bundled, nullable, task_frame
-from dovetail.spark.hosts.cells import HASH, MOST_CELLS, Cells, fitting_cells
+from dovetail.spark.hosts.cells import HASH, Cells, fitting_cells
 from dovetail.spark.hosts.sample import long_literal
 from dovetail.spark.task import MetricsSink
 

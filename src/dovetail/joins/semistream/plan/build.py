@@ -47,7 +47,7 @@ from dovetail.joins.semistream.master.page_file.writer import (
     with_clashes,
 )
 from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder, check_order
-from dovetail.spark.frames import arrow_type
+from dovetail.spark.frames import arrow_type, check_names, same_column
 from dovetail.spark.hosts.batch import exchange_by_hash, exchange_by_range, mapped_frame, numbered, one_partition
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
@@ -93,6 +93,7 @@ def build_pages(
     hash. `stored` are the columns that pages have, by default all.
     """
     place, schema = place_of(df.sparkSession, path), arrow_schema(df) if stored is None else stored
+    key, frequency = same_columns(df, key), None if frequency is None else same_column(df, frequency)
     check_order(order, frequency, df.columns)
     form = key_form(schema, key)
     for name in form.names:
@@ -138,13 +139,17 @@ def warehouse_access(catalog: object) -> Access | None:
 
 def arrow_schema(df: DataFrame) -> pa.Schema:
     """The columns of pages of these rows; a `PlanError` if there are none."""
-    if len(set(df.columns)) != len(df.columns):
-        raise PlanError(f"columns {df.columns} have a name twice; rename one.", argument="df")
+    check_names("the master data", df, "df")
     if df.isStreaming:
         raise PlanError(
             "a page file is built from a batch DataFrame; this one is streaming. Use foreachBatch.", argument="df"
         )
     return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in df.schema])
+
+
+def same_columns(df: DataFrame, names: str | Sequence[str]) -> tuple[str, ...]:
+    """The columns of these names, in any case where it does not count."""
+    return tuple(same_column(df, name) for name in ((names,) if isinstance(names, str) else names))
 
 
 def column_of(name: str) -> Column:

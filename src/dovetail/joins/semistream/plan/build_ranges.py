@@ -21,7 +21,7 @@ from dovetail.joins.semistream.cells import RangeForm, check_ranged, kept_splits
 from dovetail.joins.semistream.master.page_file.generation import Generation, PartFile, building, commit
 from dovetail.joins.semistream.master.page_file.range_file import RangePlan, check_options, overlap_at_bounds
 from dovetail.joins.semistream.master.page_file.writer import page_size
-from dovetail.joins.semistream.plan.build import REPORT, arrow_schema, check_seen, collected, column_of
+from dovetail.joins.semistream.plan.build import REPORT, arrow_schema, check_seen, collected, column_of, same_columns
 from dovetail.spark.hosts.batch import exchange_by_id, mapped_frame
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
@@ -49,7 +49,8 @@ def build_ranges(
     """
     check_options(order, keep_nulls)
     place, schema = place_of(df.sparkSession, path), arrow_schema(df)
-    ranged = check_ranged(schema, (key,) if isinstance(key, str) else tuple(key), bounds)
+    bounds = bounds if isinstance(bounds, str) else same_columns(df, bounds)
+    ranged = check_ranged(schema, same_columns(df, key), bounds)
     form = RangeForm(schema, ranged)
     for name in (*ranged.key, *ranged.bounds):
         refuse_collated(df.schema[name], "key" if name in ranged.key else "bounds")

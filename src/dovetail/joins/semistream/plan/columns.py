@@ -18,7 +18,7 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.request import DeadLetter, Park, Request, key_pairs
 from dovetail.joins.semistream.within import PairCheck, Within, order_kind
 from dovetail.request import Key, known_column, output_names, wanted_columns
-from dovetail.spark.frames import arrow_type
+from dovetail.spark.frames import arrow_type, check_names, same_column
 from dovetail.spark.inputs import refuse_collated
 
 KEY = "dovetail_key_"
@@ -62,8 +62,8 @@ def quoted(name: str) -> str:
 
 def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Columns:
     """The columns of this request, or a `PlanError` for names and types that do not fit."""
-    if len(set(frame.columns)) < len(frame.columns):
-        raise PlanError(f"the stream's columns {frame.columns} have a name twice; rename one.", argument="stream")
+    check_names("the stream", frame, "stream")
+    request = named_request(frame, store, request)
     pairs = key_pairs(request, store, frame.columns)
     casts = [_aligned(frame.schema[pair.left], store.schema.field(pair.right), pair) for pair in pairs]
     if request.null_safe and any(cast is not None for cast in casts):
@@ -100,6 +100,22 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
             for side, name in wanted.values()
         ),
     )
+
+
+def named_request(frame: DataFrame, store: MasterStore, request: Request) -> Request:
+    """The request with columns by the names that they have; another case is the same name, unless it counts."""
+
+    def named(within: Within | None) -> Within | None:
+        if within is None:
+            return None
+        start, end = (same_column(frame, name, store.columns) for name in within.bounds)
+        return replace(within, value=same_column(frame, within.value), start=start, end=end)
+
+    on = tuple(
+        replace(key, left=same_column(frame, key.left), right=same_column(frame, key.right, store.key))
+        for key in request.on
+    )
+    return replace(request, on=on, ranged=named(request.ranged), validity=named(request.validity))
 
 
 def ranged_request(request: Request, store: MasterStore) -> Request:

@@ -34,7 +34,14 @@ from dovetail.joins.semistream.decision import (
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.pages import Pages, probed
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.columns import KEY, Columns, pair_check, plan_columns, ranged_request
+from dovetail.joins.semistream.plan.columns import (
+    KEY,
+    Columns,
+    named_request,
+    pair_check,
+    plan_columns,
+    ranged_request,
+)
 from dovetail.joins.semistream.plan.condition import Conditioned, pair_request
 from dovetail.joins.semistream.plan.owners import owned_rows
 from dovetail.joins.semistream.plan.task import EnrichTask, enrich_rows, stream_names
@@ -216,7 +223,7 @@ def make_plan(frame: DataFrame, store: MasterStore, request: Request) -> EnrichP
         )
     request = _placed(frame.sparkSession, request)
     _check_places(frame, store, request)
-    request = ranged_request(request, store)
+    request = ranged_request(named_request(frame, store, request), store)
     store = store if request.ranged is not None else _by_part(frame, store, request)
     store = store.with_nulls() if request.null_safe else store
     condition = None if request.condition is None else Conditioned.of(frame, store, request)

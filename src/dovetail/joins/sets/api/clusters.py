@@ -10,6 +10,7 @@ from pyspark.sql import (
 )
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
+from dovetail.errors import PlanError
 from dovetail.joins.sets.api.plan import SetPlan, describe, swept_plan
 from dovetail.joins.sets.plan.cuts import choose_cuts
 from dovetail.joins.sets.plan.rows import (
@@ -208,9 +209,20 @@ def _limits(rows: Rows, request: Request) -> DataFrame | None:
     return found.where(" and ".join(["a < b", *(f"{name} is not null" for name in names)]))
 
 
+def _check_pair(pair: tuple[Any, Any]) -> None:
+    """`PlanError` for limits in the wrong order; values that Python does not compare are left to Spark."""
+    try:
+        inverted = None not in pair and pair[0] > pair[1]
+    except TypeError:
+        return
+    if inverted:
+        raise PlanError(f"limits={pair!r} end before they start; give (start, end).", argument="limits")
+
+
 def _pair_limits(rows: Rows, pair: tuple[Any, Any]) -> DataFrame:
     """The range of every key that has rows; a missing bound is that of its rows."""
     low, high = (f"{RESERVED}{which}" for which in ("a", "b"))
+    _check_pair(pair)
     extent = rows.usable().groupBy(*rows.keys).agg(F.min(rows.start).alias(low), F.max(rows.end).alias(high))
     numbers = []
     for value, name in zip(pair, (low, high), strict=True):

@@ -7,8 +7,10 @@ null; an interval may become empty or inverted.
 Bounds keep their type where an amount fits it: dates with whole days stay dates. A length of time moves a timestamp by
 exactly that long, also where clocks change. Columns see no schema before Spark resolves them, so what follows from the
 types of the bounds is an error of the query: decimals of 38 digits, of which Spark drops some, are a `DataError`.
-Spark's own rules hold for all other pairs: decimals become a digit wider, int with 0.5 is double, a date with "6 h" is
-a timestamp, time(0) with seconds is time(6); and for amounts and limits that are Columns.
+A bound that would leave its type, as a time of day after midnight or 127 + 1 of a tinyint, is a `DataError` of the
+query too, as it is in Spark's ANSI mode; without ANSI mode it is one here as well. Spark's own rules hold for all other
+pairs: decimals become a digit wider, int with 0.5 is double, a date with "6 h" is a timestamp, time(0) with seconds is
+time(6); and for amounts and limits that are Columns.
 
 >>> from pyspark.sql import functions as F
 >>> calls = spark.createDataFrame([(10, 14)], "start int, end int")
@@ -27,13 +29,20 @@ from typing import Any, Literal
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.errors import PlanError
 from dovetail.joins.sets.api.literals import fitted
+from dovetail.joins.sets.api.tiles import tiles_of
 from dovetail.request import one_of, parse_seconds
 from dovetail.spark.task_errors import MARK, translate_task_errors
 
 Bounds = tuple[Column, Column]
+_NO_SEQUENCE = (
+    f"{MARK}PlanError: tile: Spark has no sequence of these bounds by this width; both bounds must be whole numbers, "
+    "dates or timestamps of one type. For decimals, floats, times of day and day-time intervals give their type, for "
+    "example kind='decimal(10,2)'.\n\n"
+)
 _INEXACT = r"^decimal\(38,([7-9]|[1-3][0-9])\)"  # Spark keeps six digits after the point whatever the precision
 
 
@@ -89,18 +98,24 @@ def flank(start: str | Column, end: str | Column, *, width: Any, side: Literal["
     return high, _moved(high, "width", width)
 
 
-def tile(start: str | Column, end: str | Column, *, width: Any) -> Column:
+def tile(start: str | Column, end: str | Column, *, width: Any, kind: str | T.DataType | None = None) -> Column:
     """The interval in pieces of this width, the last one shorter: an array of structs (start, end).
 
-    Bounds are whole numbers, dates or timestamps. `F.inline` or `F.explode` gives a row for each piece. For windows
-    that all rows share use `interval_window`.
+    Bounds are whole numbers, dates or timestamps. For bounds of other types, of which Spark has no sequences, give
+    their type as `kind`: decimals of at most 18 digits, float, double, time or a day-time interval, by name or as
+    `frame.schema["start"].dataType`. Pieces of doubles begin at start + n * width, rounded once. `F.inline` or
+    `F.explode` gives a row for each piece. For windows that all rows share use `interval_window`.
 
     >>> calls = spark.createDataFrame([(10, 14)], "start int, end int")
     >>> calls.select(dovetail.intervals.tile("start", "end", width=3).alias("tiles")).first().tiles
     [Row(start=10, end=13), Row(start=13, end=14)]
     """
     low, high = _column(start), _column(end)
-    step = _step(low, width)
+    if kind is not None:
+        return tiles_of(low, high, _given("width", width), kind)
+    translate_task_errors()
+    # Spark puts the expression into its message, and never computes this branch.
+    step = F.when(F.lit(True), _step(low, width)).otherwise(F.raise_error(F.lit(_NO_SEQUENCE)))
 
     def piece(at: Column) -> Column:
         stop = F.when(F.try_add(at, step) < high, at + step).otherwise(high)  # beyond the type of the bounds it is null
@@ -136,11 +151,21 @@ def _step(low: Column, width: Any) -> Column:
 def _moved(bound: Column, argument: str, by: Any, back: bool = False) -> Column:
     """The bound plus the amount, or less it; decimals that Spark cannot add exactly are a `DataError`."""
     amount = fitted(bound, _given(argument, by))
-    moved = bound - amount if back else bound + amount
+    moved = F.try_subtract(bound, amount) if back else F.try_add(bound, amount)
+    said = F.concat(
+        F.lit(f"{MARK}DataError: {argument}: the bound "),
+        bound.cast("string"),
+        F.lit(f" {'-' if back else '+'} "),
+        amount.cast("string"),
+        F.lit(" is beyond the type "),
+        F.typeof(bound),
+        F.lit("; filter such rows, or cast the bounds to a wider type."),
+    )
+    beyond = F.when(bound.isNotNull() & amount.isNotNull(), F.raise_error(said))
     text = (
         f"{argument}: sums of bounds of 38 digits are not exact in Spark; cast the bounds to decimal(37, s) or fewer."
     )
-    return _refuse(F.typeof(bound).rlike(_INEXACT), text, moved)
+    return _refuse(F.typeof(bound).rlike(_INEXACT), text, F.coalesce(moved, beyond))
 
 
 def _refuse(condition: Column, text: str, value: Column) -> Column:
