@@ -82,7 +82,7 @@ def test_a_session_measures_a_machine_without_a_profile(
 ) -> None:
     started: list[str] = []
     monkeypatch.setenv(warm.CALIBRATE, setting)
-    monkeypatch.setattr(warm, "_beside", lambda module, errors: started.append(module))
+    monkeypatch.setattr(warm, "beside", lambda module: started.append(module))
     if exists:
         Profile().save()
     warm.calibrate_in_background()

@@ -300,7 +300,7 @@ def test_bounds_beyond_their_type_are_said_so(spark: SparkSession, ansi: str) ->
             amount = dt.timedelta(hours=-1) if less else by
             for column in (
                 intervals.shift("start", "end", by=amount)[1],
-                intervals.expand("start", "end", by=0 if by == 1 else "0 s", after=amount)[1],
+                intervals.expand("start", "end", by=0 if by == 1 else dt.timedelta(0), after=amount)[1],
             ):
                 with pytest.raises(DataError, match=said):
                     of_value(spark, value).select(column).collect()
