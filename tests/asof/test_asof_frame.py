@@ -19,6 +19,8 @@ from dovetail.spark.hosts.cells import Cells, choose_cells
 from dovetail.spark.hosts.sample import Sample
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame, SparkSession
 
 LEFT, RIGHT = ["k", "t", "l"], ["k", "t", "r"]
@@ -238,6 +240,19 @@ def test_small_inputs_are_planned_without_a_job(spark: SparkSession) -> None:
     assert "window (for inputs of" in smallest.explain()
     assert list(spark.sparkContext.statusTracker().getJobIdsForGroup(group)) == []
     spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # removes it
+
+
+def test_small_inputs_at_rest_are_joined_without_an_exchange(spark: SparkSession, tmp_path: Path) -> None:
+    rows = spark.range(1000).selectExpr("id * 7 % 500 as t", "id % 3 as k", "id as r")
+    rows.write.parquet(str(tmp_path / "rows"))
+    stored = spark.read.parquet(str(tmp_path / "rows")).where("r > 3")
+    plan = dovetail.plan_asof_join(stored, stored, on="t", by="k", ties=("last", "r"))
+    computed = dovetail.plan_asof_join(rows.where("r > 3"), stored, on="t", by="k", ties=("last", "r"))
+    assert "one task" in plan.explain()
+    assert "one task" not in computed.explain()
+    executed = str(plan.frame()._jdf.queryExecution().executedPlan())
+    assert "Exchange" not in executed
+    assert sorted(plan.frame().collect()) == sorted(computed.frame().collect())
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from dovetail.request import takes, wanted_columns
 from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.hosts.cells import fitting_cells
 from dovetail.spark.hosts.sample import SMALL_BYTES
-from dovetail.spark.inputs import distance_units, known_bytes
+from dovetail.spark.inputs import distance_units, known_bytes, rows_at_most
 from dovetail.spark.task import MetricsSink
 
 _FARTHEST = 2**64 - 1  # no two codes are farther apart
@@ -154,18 +154,18 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> AsofPlan:
     obstacle = index_obstacle(mine, theirs)
     if obstacle is not None and request.algorithm == "index":
         raise PlanError(f"algorithm='index': {obstacle}; use 'window' or 'auto'.", argument="algorithm")
-    reason = obstacle or _reason_for_window(left, right, request)
+    small = None if obstacle else _reason_by_size(left, right, request)
+    reason = obstacle or small or ("named by the user" if request.algorithm == "window" else None)
     if reason is not None:
-        return AsofPlan(request, mine, theirs, WindowWay(request, tolerance), reason, sink)
+        stored = small is not None and all(rows_at_most(frame) is not None for frame in (left, right))
+        return AsofPlan(request, mine, theirs, WindowWay(request, tolerance, one_task=stored), reason, sink)
     cells, reason = fitting_cells(mine, theirs, bool(request.keys), request.partitions, request.memory)
     return AsofPlan(request, mine, theirs, IndexWay(request, tolerance, cells, sink), reason, sink)
 
 
-def _reason_for_window(left: DataFrame, right: DataFrame, request: Request) -> str | None:
-    """Why window functions are taken where tasks could join, if they are."""
-    if request.algorithm == "window":
-        return "named by the user"
-    if request.algorithm == "index" or request.partitions is not None:
+def _reason_by_size(left: DataFrame, right: DataFrame, request: Request) -> str | None:
+    """Why window functions are taken for inputs that tasks could join: they are small."""
+    if request.algorithm != "auto" or request.partitions is not None:
         return None
     sizes = known_bytes(left), known_bytes(right)
     if max(sizes) > SMALL_BYTES or sum(sizes) > request.memory:

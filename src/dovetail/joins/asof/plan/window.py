@@ -25,6 +25,7 @@ class WindowWay:
 
     request: Request
     tolerance: int | float | None
+    one_task: bool = False  # without an exchange
 
     def answer(self, left: Side, right: Side, left_out: tuple[str, ...], right_out: tuple[str, ...]) -> DataFrame:
         """The joined rows, with these columns of both sides."""
@@ -57,7 +58,8 @@ class WindowWay:
             order = [f"{name} as {RESERVED}o{number}" for number, name in enumerate(side.order)]
             named = [f"{side.on} as {_TIME}", *keys, *order, f"'{side.name}' as {_SIDE}", f"{struct} as {mine}"]
             parts.append(side.frame.where(side.usable).selectExpr(*named))
-        return parts[0].unionByName(parts[1], allowMissingColumns=True)
+        rows = parts[0].unionByName(parts[1], allowMissingColumns=True)
+        return rows.coalesce(1) if self.one_task else rows
 
     def _last(self, left: Side, right: Side, way: str) -> str:
         """SQL: the last right row in the order of the window: by time, at one time right rows first if they count."""
@@ -82,8 +84,8 @@ class WindowWay:
         return f"{Decimal(int(self.tolerance or 0)).scaleb(-digits):f}BD"
 
     def explain(self) -> list[str]:
-        """Nothing more: Spark plans it."""
-        return []
+        """Whether rows are exchanged; the rest is planned by Spark."""
+        return ["both inputs are read by one task, without an exchange"] if self.one_task else []
 
 
 def _in_seconds(kind: T.DataType) -> bool:
