@@ -92,6 +92,8 @@ def test_every_function_is_here() -> None:
     [(name, argument, given, message) for argument, given, message in WRONG for name in takers(argument)],
 )
 def test_the_same_wrong_argument_is_told_in_the_same_words(name: str, argument: str, given: Any, message: str) -> None:
+    if argument == "partitions" and name.removeprefix("plan_") in ("asof_join", "interval_nearest"):
+        message = message.replace("100,000", "1,000")  # the bounds of all their cells stand in one plan
     with pytest.raises(PlanError) as told:
         call(name, **{argument: given})
     assert (str(told.value), told.value.argument) == (message, argument)
