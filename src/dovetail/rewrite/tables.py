@@ -186,8 +186,8 @@ def _values(spark: SparkSession, call: Call) -> dict[str, Any]:
         row = run(spark, escaped(f"SELECT {', '.join(call.options.values())}"), {}).first()
     except PySparkException as error:
         raise PlanError(
-            f"{call.piece.text}: the value of an option is not a constant, such as 'k', 5, array('a', 'b') or "
-            f"interval '1' hour. Spark says: {str(error).partition(chr(10))[0]}"
+            f"{call.piece.text}: the value of an option is not a constant, such as 'k', 5, array('a', 'b'), "
+            f"struct('t', 't', 0, 5) for values of several types, or interval '1' hour. Spark says: {str(error).partition(chr(10))[0]}"
         ) from error
     return {name: _plain(value) for name, value in zip(call.options, row or (), strict=True)}
 

@@ -380,10 +380,12 @@ def refuse_collated(field: T.StructField, what: str) -> None:
         )
 
 
-def distance_units(argument: str, given: Distance, kind: T.DataType, asked: T.DataType) -> int | float:
+def distance_units(
+    argument: str, given: Distance, kind: T.DataType, asked: T.DataType, up: bool = False
+) -> int | float:
     """A distance of values of the type `kind`, in units of their codes: days, microseconds, the last digit; a float.
 
-    `asked` is the type of the column as it is. Parts of a unit are rounded down.
+    `asked` is the type of the column as it is. Parts of a unit are rounded down, or up.
     """
     timely = isinstance(asked, _TIMES)
     if isinstance(given, timedelta) and not timely:
@@ -391,6 +393,8 @@ def distance_units(argument: str, given: Distance, kind: T.DataType, asked: T.Da
             f"{argument}={given!r} is a length of time, but the column has type {asked.simpleString()}; give a number.",
             argument=argument,
         )
+    if up:
+        return -distance_units(argument, -given, kind, asked)
     if isinstance(kind, (T.FloatType, T.DoubleType)):
         return float(given)  # type: ignore[arg-type]  # a timedelta was refused
     if timely:

@@ -16,7 +16,6 @@ from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.sides import Side, as_column, asked_type
 from dovetail.joins.interval.relation import Relation
 from dovetail.joins.interval.request import Request, Slack
-from dovetail.request import Distance
 from dovetail.spark.frames import quoted, units
 from dovetail.spark.inputs import distance_units
 
@@ -34,18 +33,14 @@ def with_slack(left: Side, right: Side, request: Request) -> tuple[Side, Side, R
             argument="left_interval",
         )
     if slack.max_gap is not None:
-        gap = _units(left, request, "max_gap", slack.max_gap)
+        gap = distance_units("max_gap", slack.max_gap, kind, asked_type(left.source, request.left_interval))
+        gap = gap if isinstance(gap, float) else min(2**63 - 1, gap)
         both = Relation(request.relation.names, request.relation.strict, "both", "both")
         return _widened(left, gap), _widened(right, 0), replace(request, relation=both, slack=None)
     sides = [replace(side, frame=side.frame.selectExpr("*", *_measured(side))) for side in (left, right)]
     enough = F.expr(_enough(left, right, request, slack))
     condition = enough if request.condition is None else as_column(request.condition) & enough
     return sides[0], sides[1], replace(request, condition=condition, slack=None)
-
-
-def _units(left: Side, request: Request, argument: str, given: Distance) -> int | float:
-    asked = asked_type(left.source, request.left_interval)
-    return min(2**63 - 1, distance_units(argument, given, left.bound_type, asked))
 
 
 def _measured(side: Side) -> list[str]:
@@ -91,9 +86,12 @@ def _enough(left: Side, right: Side, request: Request, slack: Slack) -> str:
     floating = isinstance(left.bound_type, (T.FloatType, T.DoubleType))
     parts = []
     if slack.min_overlap is not None:
-        least = -_units(left, request, "min_overlap", -slack.min_overlap)  # parts of a unit are rounded up
-        shared = _share(end, start, floating) if floating else f"coalesce(try_subtract({end}, {start}), {_MOST})"
-        parts.append(f"{shared} >= {least!r}{'D' if isinstance(least, float) else 'L'}")
+        asked_kind = asked_type(left.source, request.left_interval)
+        least = distance_units("min_overlap", slack.min_overlap, left.bound_type, asked_kind, up=True)
+        if floating or least >= 2**63:
+            parts.append(f"{_share(end, start, floating)} >= {float(min(least, 10**300))!r}D")
+        else:
+            parts.append(f"coalesce(try_subtract({end}, {start}), {_MOST}) >= {least}L")
     if slack.min_fraction is not None:
         shared = _share(end, start, floating)
         asked = [(le, ls), (re, rs)] if slack.reciprocal else [(re, rs) if left.exchanged else (le, ls)]

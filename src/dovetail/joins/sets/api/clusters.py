@@ -18,14 +18,16 @@ from dovetail.joins.sets.plan.rows import (
     check_differences,
     check_measured,
     check_names,
+    check_type,
     check_value,
+    make_rows,
     prepare_rows,
     set_bounds,
 )
 from dovetail.joins.sets.plan.sweep import N_MERGED, clustered, gaps, merged
 from dovetail.joins.sets.request import ClusterOptions, ComplementOptions, MergeOptions, Request
 from dovetail.request import Key, takes
-from dovetail.spark.frames import RESERVED, quoted
+from dovetail.spark.frames import RESERVED
 from dovetail.spark.inputs import check_input, common_keys
 
 
@@ -201,12 +203,10 @@ def _limits(rows: Rows, request: Request) -> DataFrame | None:
         return _pair_limits(rows, given)
     check_input("limits", given, "interval_complement")
     kind, start, end = set_bounds("limits", given, request.interval, "limits")
-    check_value(rows, kind, "limits")
+    check_type(rows, kind, "limits")
     keys = common_keys(rows.frame, given, [Key(k, k, True) for k in request.keys], "limits")
-    numbers = [f"{rows.scale.number(bound)} as {name}" for bound, name in ((start, "a"), (end, "b"))]
-    names = [quoted(key.right) for key in keys]
-    found: DataFrame = given.selectExpr(*names, *numbers)
-    return found.where(" and ".join(["a < b", *(f"{name} is not null" for name in names)]))
+    ranges = make_rows("limits", given, (rows.scale.kind, start, end), [k.right for k in keys], "left", request.invalid)
+    return ranges.usable().select(*ranges.keys, ranges.start, ranges.end)
 
 
 def _check_pair(pair: tuple[Any, Any]) -> None:
@@ -228,7 +228,7 @@ def _pair_limits(rows: Rows, pair: tuple[Any, Any]) -> DataFrame:
     for value, name in zip(pair, (low, high), strict=True):
         given = f"{RESERVED}{name}"
         if value is not None:
+            check_value(rows, value, "limits")
             extent = extent.withColumn(given, rows.scale.literal(value))
-            check_value(rows, extent.schema[given].dataType, "limits")
         numbers.append(f"{name if value is None else rows.scale.number(given)} as {name}")
     return extent.selectExpr(*rows.keys, *numbers).where(f"{low} < {high}")

@@ -178,7 +178,7 @@ def float_coverage_of(
                 continue
         last = first_from(reach, below, above, high)
         covered[row] += _between(tree, below, last)
-        if last < above:
+        if last < above and opened[last] < high:  # not where both are infinite
             covered[row] += high - opened[last]
     return counts, covered
 

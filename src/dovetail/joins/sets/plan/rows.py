@@ -93,8 +93,12 @@ class Rows:
         if len(self.named) == 2:
             return [f"{bound} as {quoted(name)}" for bound, name in zip(bounds, self.named, strict=True)]
         struct = self.frame.schema[self.named[0]].dataType
-        if not isinstance(struct, T.StructType):  # one column is both bounds
-            return [f"{bound} as {quoted(self.named[0])}" for bound in bounds]
+        if not isinstance(struct, T.StructType):
+            raise PlanError(
+                f"interval={(self.named[0], self.named[0])!r}: the answer has a start and an end; name two columns, or "
+                f'add one: .withColumn("end", F.col({self.named[0]!r})).',
+                argument="interval",
+            )
         fields = ", ".join(f"{bound} as {quoted(name)}" for name, bound in zip(struct.names, bounds, strict=True))
         return [f"struct({fields}) as {quoted(self.named[0])}"]
 
@@ -184,13 +188,34 @@ def check_names(rows: Rows, added: Iterable[str]) -> None:
         raise PlanError(f"the result would have columns {twice} of one name; rename them in the input.", argument="on")
 
 
-def check_value(rows: Rows, kind: T.DataType, argument: str) -> None:
-    """`PlanError` for a value of a type that does not fit the bounds."""
-    common_type(rows.frame, argument, rows.scale.kind, kind, argument)
-    if isinstance(rows.scale.kind, T.IntegralType) and not isinstance(kind, T.IntegralType):
+def check_type(rows: Rows, kind: T.DataType, argument: str) -> None:
+    """`PlanError` for values of a type that does not fit the bounds."""
+    own = rows.scale.kind
+    whole = isinstance(own, T.IntegralType) and not isinstance(kind, T.IntegralType)
+    if whole or common_type(rows.frame, argument, own, kind, argument) != own:
         raise PlanError(
-            f"{argument} of type {kind.simpleString()} does not fit bounds of type {rows.scale.kind.simpleString()}; "
-            "cast one of them.",
+            f"{argument} of type {kind.simpleString()} does not fit bounds of type {own.simpleString()}; cast one of "
+            "them.",
+            argument=argument,
+        )
+
+
+def check_value(rows: Rows, value: Any, argument: str) -> None:
+    """`PlanError` for a value that is none of the type of the bounds; no job starts."""
+    own = rows.scale.kind
+    one = rows.frame.sparkSession.sql("VALUES (0)").select(rows.scale.literal(value).alias("v"))
+    kind = one.schema["v"].dataType
+    common = common_type(rows.frame, argument, own, kind, argument)
+    if isinstance(own, T.IntegralType):
+        check_type(rows, own if isinstance(kind, T.IntegralType) else kind, argument)
+    fits = f"v <=> try_cast(v as {own.simpleString()})"
+    if rows.scale.floating:  # rounded, but neither NaN nor made infinite
+        fits = f"not isnan(v) and (abs(v) = double('inf') or abs(try_cast(v as {own.simpleString()})) < double('inf'))"
+    if value is not None and not one.select(F.expr(fits)).collect()[0][0]:
+        wider = f"cast the bounds to {common.simpleString()}" if common != own else "cast the bounds to a finer type"
+        raise PlanError(
+            f"{argument}={value!r} is no value of the type of the bounds, {own.simpleString()}; give one that is, or "
+            f"{wider}.",
             argument=argument,
         )
 
@@ -212,6 +237,12 @@ def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Colu
             f"these. Spark says: {problem}",
             argument="aggregates",
         ) from problem
+    grouped = rows.frame.groupBy().agg(*columns)._jdf.queryExecution().analyzed()
+    if RESERVED in grouped.references().toString():
+        raise PlanError(
+            f"aggregates={given!r} take all columns by '*', which has columns of the sweep, too; name the columns.",
+            argument="aggregates",
+        )
     used = [name.lower() for name in (*taken, *names)]
     twice = sorted({name for name in used if used.count(name) > 1})
     if twice:

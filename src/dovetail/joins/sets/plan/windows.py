@@ -7,9 +7,7 @@ Reference: docs/algorithms/sets.md, 6.
 
 from __future__ import annotations
 
-from datetime import datetime, time
 from decimal import Decimal
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
@@ -87,9 +85,8 @@ def _in_windows(rows: Rows, request: Request) -> DataFrame:
     """Usable rows with both bounds of each of their windows, as numbers; `_CHUNK` windows of a row at a time."""
     frame, origin, width = rows.usable(), "0", _width(rows, request)
     if request.origin is not None:
+        check_value(rows, request.origin, "origin")
         frame = frame.withColumn(_ORIGIN, rows.scale.literal(request.origin))
-        check_value(rows, frame.schema[_ORIGIN].dataType, "origin")
-        _check_origin(rows, request.origin)
         origin = rows.scale.number(_ORIGIN)
     first, last = _numbers(rows, origin, width)
     placed = frame.selectExpr("*", f"{first} as {_FIRST}", f"if({rows.end} > {rows.start}, {last}, {first}) as {_LAST}")
@@ -168,22 +165,6 @@ def _width(rows: Rows, request: Request) -> str:
     if units > LARGEST:
         raise PlanError(f"width={request.width!r} is beyond 64 bits; use a smaller one.", argument="width")
     return rows.scale.distance("width", request.width)
-
-
-def _check_origin(rows: Rows, origin: Any) -> None:
-    """`PlanError` for an origin between two values that bounds can have."""
-    kind, finer = rows.scale.kind, False
-    if isinstance(kind, T.DateType):
-        finer = isinstance(origin, datetime) and origin.time() != time()
-    elif isinstance(kind, T.DecimalType) and isinstance(origin, (int, float, Decimal)):
-        exact = Decimal(str(origin)).scaleb(kind.scale)
-        finer = exact != exact.to_integral_value()
-    if finer:
-        raise PlanError(
-            f"origin={origin!r} is finer than bounds of type {kind.simpleString()}; give a coarser one, or cast the "
-            "bounds to a finer type.",
-            argument="origin",
-        )
 
 
 def _bounds(rows: Rows) -> list[str]:
