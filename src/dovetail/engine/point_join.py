@@ -90,27 +90,54 @@ class PointIndex(Protocol):
         ...
 
 
+class PointSpec:
+    """What the specifications of these joins share: the keys, and the columns of the answer (None for all)."""
+
+    __slots__ = ()
+
+    by: tuple[tuple[str, str], ...]
+    how: Literal["inner", "left"]
+    left_columns: tuple[str, ...] | None
+    right_columns: tuple[str, ...] | None
+
+    @property
+    def sides(self) -> tuple[str, ...]:
+        """The inputs that `push` takes."""
+        return "left", "right"
+
+    def left_out(self, left: pa.Schema) -> list[str]:
+        """The columns of left rows that are part of the answer."""
+        return list(left.names if self.left_columns is None else self.left_columns)
+
+    def right_out(self, right: pa.Schema) -> list[str]:
+        """The columns of right rows that are part of the answer."""
+        return list(right.names if self.right_columns is None else self.right_columns)
+
+    def output_schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
+        """The columns of the answer: left's, then right's, which may be null."""
+        mine = [left.field(name) for name in self.left_out(left)]
+        return pa.schema([*mine, *(right.field(name).with_nullable(True) for name in self.right_out(right))])
+
+
 class PointJoinOperator(OperatorBase):
     """A join in progress. Every left row has at most `matches` matches."""
 
     def __init__(
         self,
-        schema: pa.Schema,
+        spec: PointSpec,
         budget: MemoryBudget,
         schemas: Mapping[str, pa.Schema],
-        by: Iterable[tuple[str, str]],
-        how: Literal["inner", "left"],
-        out: tuple[list[str], list[str]],
         spill_dir: Path | None,
         carries: tuple[bool, bool],
         matches: int = 1,
     ) -> None:
-        """`out` has the output columns of both sides; `carries`, if last and if first right rows are copied."""
-        super().__init__(schema, budget)
-        self._schemas, self._spill_dir, self._how = schemas, spill_dir, how
+        """`carries`: if last and if first right rows are copied."""
+        left, right = schemas["left"], schemas["right"]
+        super().__init__(spec.output_schema(left, right), budget)
+        self._schemas, self._spill_dir, self._how = schemas, spill_dir, spec.how
         self._limit = budget.available
-        self._by = {"left": [a for a, _ in by], "right": [b for _, b in by]}
-        self._left_out, self._right_out = out
+        self._by = {"left": [a for a, _ in spec.by], "right": [b for _, b in spec.by]}
+        self._left_out, self._right_out = spec.left_out(left), spec.right_out(right)
         self._carries, self._matches = carries, matches
         self._keys = budget.child("index", max(1, int(self._limit * KEYS_SHARE)))
         self._left = self.own(_Rows(self, "left", int(self._limit * LEFT_SHARE), self._limit // 32))

@@ -19,9 +19,9 @@ from dovetail.joins.interval.api import (
     interval_topk,
     plan_interval_join,
 )
-from dovetail.joins.interval.plan import choose
+from dovetail.joins.interval.plan import choose, index
 from dovetail.joins.interval.plan import statistics as frame_statistics
-from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute
+from dovetail.joins.interval.plan.index import IndexRoute
 from dovetail.joins.interval.plan.ranges import range_cells
 from dovetail.joins.interval.relation import RELATIONS
 from dovetail.joins.interval.request import CountOptions
@@ -210,6 +210,40 @@ def test_longest_overlaps_with_keys_and_a_condition(spark: SparkSession) -> None
     assert lengths == oracle.longest_overlaps(left, right, 5, condition=lambda a, b: a["id"] != b["id"], **arguments)
 
 
+@pytest.mark.parametrize("algorithm", ["native", "forward_scan"])
+def test_a_route_that_forms_pairs_counts_and_ranks_them(spark: SparkSession, algorithm: Any) -> None:
+    left, right, l_frame, r_frame = frames(spark, 83)
+    options: dict[str, Any] = {"on": [("k", "k")], "algorithm": algorithm}
+    route = plan_interval_join(l_frame, r_frame, **options).route
+    assert route.total() == oracle.interval_count(left, right, on=[("k", "k")])
+    lengths = [min(r["end"], r["end_right"]) - max(r["start"], r["start_right"]) for r in route.top(9).collect()]
+    assert lengths == oracle.longest_overlaps(left, right, 9, on=[("k", "k")])
+    plan = plan_interval_join(l_frame, r_frame, how="left_anti", **options)
+    assert plan.route.name == route.name
+    counted = plan.route.counts(*plan.inputs.checked()).select(*LEFT_COLUMNS, "n_overlaps")
+    wanted = oracle.count_overlaps(left, right, on=[("k", "k")])
+    assert answered(counted) == oracle.bag((*(row[c] for c in LEFT_COLUMNS), n) for row, n in wanted)
+
+
+def test_totals_in_tasks(spark: SparkSession) -> None:
+    """Of an index of all right rows, and of one a range; a column named as the count is not in the way."""
+    left, right, l_frame, r_frame = frames(spark, 89)
+    inputs = plan_interval_join(l_frame.withColumnRenamed("id", "n_overlaps"), r_frame, on=[("k", "k")]).inputs
+    wanted = oracle.interval_count(left, right, on=[("k", "k")])
+    assert choose.choose_total(inputs).total() == wanted
+    assert IndexRoute(inputs, "ranges are tested", range_cells(inputs, 5)).total() == wanted
+
+
+def test_more_rows_than_the_driver_reads_are_ranked_by_a_join(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left, right, l_frame, r_frame = frames(spark, 97)
+    monkeypatch.setattr(index, "row_counts", lambda _: [1 << 40, 0])
+    rows = interval_topk(l_frame, r_frame, k=5).collect()
+    lengths = [min(r["end"], r["end_right"]) - max(r["start"], r["start_right"]) for r in rows]
+    assert lengths == oracle.longest_overlaps(left, right, 5)
+
+
 def test_counting_with_a_condition_counts_joined_pairs(spark: SparkSession) -> None:
     left, right, l_frame, r_frame = frames(spark, 71)
     wanted = Counter[Any]()
@@ -246,5 +280,5 @@ def test_rows_that_came_since_they_were_counted_are_counted_by_tasks(
     def too_many(*_: object) -> None:
         raise BudgetExceeded("rows of left: 9 GB are asked for, 2 MB are there")
 
-    monkeypatch.setattr(DriverIndex, "count", too_many)
+    monkeypatch.setattr(IndexRoute, "_read_bounds", too_many)
     assert interval_count(rows, others, memory="1MB", invalid="drop") == wanted > 0

@@ -247,7 +247,7 @@ def test_rows_without_keys_are_exchanged_in_packets(spark: SparkSession) -> None
     """Spark moves a row for many rows, and tasks sort: fewer and cheaper rows in the exchange."""
     rows = spark.range(2_000).selectExpr("id", "id * 7 % 1000 as start", "id * 7 % 1000 + 5 as end")
     plan = plan_interval_join(rows, rows, route="in_memory", partitions=2)
-    placed, _ = plan.route.inner_tasks(*plan.inputs.checked())  # type: ignore[union-attr]  # a ranges route
+    placed, _ = plan.route.inner_tasks(*plan.inputs.checked())  # type: ignore[attr-defined]  # a ranges route
     sizes = [row[0] for row in placed.selectExpr(f"octet_length({RESERVED}rows)").collect()]
     assert sum(sizes) >= 4_000 * 3 * 8
     assert len(sizes) < 4_000 / 8

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import Operator
-from dovetail.engine.point_join import PointJoinOperator
+from dovetail.engine.point_join import PointJoinOperator, PointSpec
 from dovetail.engine.rows.keys import bound_codes
 from dovetail.engine.rows.layout import check_columns
 from dovetail.errors import PlanError
@@ -23,7 +23,7 @@ Tie = Literal["any", "first", "last"]
 
 
 @dataclass(frozen=True, slots=True)
-class AsofJoin:
+class AsofJoin(PointSpec):
     """Matches each left row with the last right row before it (or next after it, or nearest) among those of its keys.
 
     Every left row has at most one match. A null or NaN time and a null key match nothing. Of right rows at one time the
@@ -44,11 +44,6 @@ class AsofJoin:
     how: Literal["inner", "left"] = "inner"
     left_columns: tuple[str, ...] | None = None
     right_columns: tuple[str, ...] | None = None
-
-    @property
-    def sides(self) -> tuple[str, ...]:
-        """The inputs that `push` takes."""
-        return "left", "right"
 
     def explain(self) -> str:
         """The join in one line."""
@@ -77,20 +72,6 @@ class AsofJoin:
                 )
         return AsofOperator(self, budget, schemas, spill_dir)
 
-    def output_schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
-        """The columns of the answer: left's, then right's, which may be null."""
-        mine = [left.field(name) for name in self.left_out(left)]
-        theirs = [right.field(name).with_nullable(True) for name in self.right_out(right)]
-        return pa.schema([*mine, *theirs])
-
-    def left_out(self, left: pa.Schema) -> list[str]:
-        """The columns of left rows that are part of the answer."""
-        return list(left.names if self.left_columns is None else self.left_columns)
-
-    def right_out(self, right: pa.Schema) -> list[str]:
-        """The columns of right rows that are part of the answer."""
-        return list(right.names if self.right_columns is None else self.right_columns)
-
 
 class AsofOperator(PointJoinOperator):
     """An as-of join in progress: the point of a row is its time."""
@@ -100,11 +81,8 @@ class AsofOperator(PointJoinOperator):
     ) -> None:
         self.spec = spec
         self._on = dict(zip(("left", "right"), spec.on, strict=True))
-        left, right = schemas["left"], schemas["right"]
-        out = spec.left_out(left), spec.right_out(right)
         carries = spec.direction != "forward", spec.direction != "backward"
-        schema = spec.output_schema(left, right)
-        super().__init__(schema, budget, schemas, spec.by, spec.how, out, spill_dir, carries)
+        super().__init__(spec, budget, schemas, spill_dir, carries)
 
     def usable(self, side: str, rows: pa.RecordBatch) -> Bool:
         """Which rows have a time and all keys."""

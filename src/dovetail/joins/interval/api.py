@@ -11,7 +11,6 @@ from pyspark.sql import (
     Column,  # noqa: F401  (Column is in the type of an option)
     DataFrame,
 )
-from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.types import BooleanType
 
 from dovetail.engine.memory import format_bytes
@@ -20,16 +19,18 @@ from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.joins.interval.index.answers import COUNT
 from dovetail.joins.interval.plan.choose import (
     Decision,
-    Route,
     choose_counts,
     choose_join,
     choose_top,
     choose_total,
+    choose_writer,
+    total_on_driver,
 )
-from dovetail.joins.interval.plan.ranges import RangesRoute, points_from_hint
-from dovetail.joins.interval.plan.sides import Side, as_column, output_columns, prepare, project
+from dovetail.joins.interval.plan.ranges import points_from_hint
+from dovetail.joins.interval.plan.route import Route
+from dovetail.joins.interval.plan.sides import Side, Sides, as_column, output_columns, prepare, project
 from dovetail.joins.interval.plan.slack import with_slack
-from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics, collect_statistics
+from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics
 from dovetail.joins.interval.plan.text import coded_texts
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
@@ -104,7 +105,7 @@ class IntervalPlan:
         address = address_of(spark, str(path))
         target = new_target(address, columns, schema, compression, mode, access_to(spark, address))
         require_shared_directory(spark, target.uri, "the answer")
-        ranges = self._to_write()
+        ranges = choose_writer(self.inputs, self.route)
         if ranges is None:
             files = write_frame(frame, target)
         else:
@@ -113,17 +114,6 @@ class IntervalPlan:
         if is_connect(frame):  # Spark Connect does not return the counters of tasks
             return written(files, self._planned())
         return written(files, self.metrics() if ranges is None else ranges.add_measured(self._planned()))
-
-    def _to_write(self) -> RangesRoute | None:
-        """The operators' route for an inner join, if one can run it; None if Spark computes the answer."""
-        request = self.request
-        shared = any(key.shared for key in request.keys)
-        if request.how != "inner" or request.keep != "all" or request.condition is not None or shared:
-            return None
-        route = self.route
-        if request.algorithm == "auto" and request.route == "auto" and not isinstance(route, RangesRoute):
-            route = choose_join(replace(self.inputs, request=replace(request, route="in_memory"))).route
-        return route if isinstance(route, RangesRoute) else None
 
     def explain(self) -> str:
         """Route, algorithm, placement, predictions, and the prices of the losers."""
@@ -235,16 +225,12 @@ def interval_count(left: DataFrame, right: DataFrame, request: Request) -> int:
     0
     """
     left, right, request = coded_texts(left, right, request)
-    if request.condition is not None or (request.slack is not None and request.slack.max_gap is None):
-        return make_plan(left, right, request).frame().count()
-    # Bounds that fit the budget are counted on the driver; otherwise left rows are counted by tasks and added up.
-    one, other, widened = with_slack(*_prepared(left, right, request), request)
-    driver = choose_total(widened, one, other)
+    sides = with_slack(_prepared(left, right, request))
+    driver = total_on_driver(sides)
     if driver is not None:
         with suppress(BudgetExceeded):  # many rows were added since they were counted
-            return driver.count()
-    counted = count_rows(left, right, request, columns=())
-    return int(counted.agg(F.coalesce(F.sum(COUNT), F.lit(0))).first()[0])  # type: ignore[index]  # an aggregate has a row
+            return driver.total()
+    return choose_total(Inputs.of(sides)).total()
 
 
 @takes(CountOptions)
@@ -272,18 +258,12 @@ def interval_topk(left: DataFrame, right: DataFrame, request: TopRequest) -> Dat
     >>> dovetail.interval_topk(shifts, calls, k=1, columns=["name", "call"]).collect()
     [Row(name='bob', call=2)]
     """
-    join = request.join
-    first, second, join = with_slack(*_prepared(left, right, join), join)
-    inputs = _inputs(join, first, second)
-    sides = inputs.checked()
-    driver, found = choose_top(inputs), None
-    if driver is not None:
-        width = sum(s.row_bytes for s in inputs.statistics)
-        found = driver.top(request.k, int(join.memory / max(1.0, width)))
-    if found is None:
-        overlap = F.expr(_overlap_length(*sides))
-        found = choose_join(inputs).route.answer(*sides).orderBy(overlap.desc()).limit(request.k)
-    return project(found, *sides, join)
+    inputs = Inputs.of(with_slack(_prepared(left, right, request.join)))
+    try:
+        found = choose_top(inputs).top(request.k)
+    except BudgetExceeded:  # too many rows are as long as the overlap of the last pair
+        found = choose_join(inputs).route.top(request.k)
+    return project(found, inputs.left, inputs.right, inputs.request)
 
 
 def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPlan:
@@ -292,51 +272,36 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPl
     left, right, request = coded_texts(left, right, request)
     sides = _prepared(left, right, request)
     if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides are exchanged
-        request = request.mirrored(output_columns(*sides, request))
-        first, second = prepare(right, left, request)
-        sides = replace(first, exchanged=True), replace(second, exchanged=True)
-    one, other, request = with_slack(*sides, request)
-    inputs = _inputs(request, one, other)
+        request = request.mirrored(output_columns(sides.left, sides.right, request))
+        sides = Sides(request, *(replace(side, exchanged=True) for side in prepare(right, left, request)))
+    inputs = Inputs.of(with_slack(sides))
     return IntervalPlan(asked, inputs, choose_join(inputs))
 
 
-def count_rows(
-    left: DataFrame, right: DataFrame, request: Request, columns: tuple[str, ...] | None = None
-) -> DataFrame:
-    """Left rows with the number of their matches, `n_overlaps`; all of left's columns, or those given."""
+def count_rows(left: DataFrame, right: DataFrame, request: Request) -> DataFrame:
+    """Left rows with the number of their matches, `n_overlaps`."""
     if COUNT in left.columns:
         raise PlanError(f"left input already has a column {COUNT!r}; rename it first", argument="left")
-    columns = tuple(left.columns) if columns is None else columns
     request = replace(request, how="left_anti")  # every left row is kept, and right rows are not
-    left, right, request = coded_texts(left, right, request)
-    one, other, request = with_slack(*_prepared(left, right, request), request)
-    inputs = _inputs(request, one, other)
-    return choose_counts(inputs).counts(*inputs.checked()).select(*map(quoted, columns), COUNT)
+    inputs = Inputs.of(with_slack(_prepared(*coded_texts(left, right, request))))
+    return choose_counts(inputs).counts(*inputs.checked()).select(*map(quoted, left.columns), COUNT)
 
 
-def _overlap_length(left: Side, right: Side) -> str:
-    end = f"least({left.measure(left.end)}, {right.measure(right.end)})"
-    return f"{end} - greatest({left.measure(left.start)}, {right.measure(right.start)})"
-
-
-def _prepared(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:
+def _prepared(left: DataFrame, right: DataFrame, request: Request) -> Sides:
     """Both sides, with every part of the request checked against their columns; starts no job."""
     translate_task_errors()
-    sides = prepare(left, right, request)
-    output_columns(*sides, request)
+    sides = Sides(request, *prepare(left, right, request))
+    output_columns(sides.left, sides.right, request)
     if request.split_points is not None:
-        points_from_hint(sides[0].bound_type, request.split_points)
+        points_from_hint(sides.left.bound_type, request.split_points)
     if request.condition is not None:
-        _check_condition(*sides, request)
+        _check_condition(sides)
     return sides
 
 
-def _inputs(request: Request, left: Side, right: Side) -> Inputs:
-    return Inputs(request, left, right, collect_statistics(left, right, request))
-
-
-def _check_condition(left: Side, right: Side, request: Request) -> None:
+def _check_condition(sides: Sides) -> None:
     """Lets Spark resolve the condition over the columns of a pair, so that a wrong one fails before any job."""
+    left, right, request = sides.left, sides.right, sides.request
     pair = left.frame.crossJoin(right.frame)
     try:
         kind = pair.select(as_column(request.condition).alias("c")).schema["c"].dataType

@@ -12,7 +12,7 @@ import pyarrow as pa
 from dovetail.engine.kernels.arrays import I64, AnyArray, Bool, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import Operator
-from dovetail.engine.point_join import PointJoinOperator
+from dovetail.engine.point_join import PointJoinOperator, PointSpec
 from dovetail.engine.rows.keys import bound_codes
 from dovetail.engine.rows.layout import check_columns
 from dovetail.errors import PlanError
@@ -24,7 +24,7 @@ DISTANCE = "distance"
 
 
 @dataclass(frozen=True, slots=True)
-class NearestJoin:
+class NearestJoin(PointSpec):
     """Matches each left interval with its k nearest right intervals among those of its keys.
 
     The distance is 0 for intervals that overlap or touch, else the gap between their bounds, in units of their codes:
@@ -54,11 +54,6 @@ class NearestJoin:
             raise PlanError(f"k={self.k} is not possible; give a whole number from 1.", argument="k")
         if not self.overlapping and self.before == self.after:
             raise PlanError("rows on both sides, without those between, need two joins: before, and after.")
-
-    @property
-    def sides(self) -> tuple[str, ...]:
-        """The inputs that `push` takes."""
-        return "left", "right"
 
     @property
     def mirrored(self) -> bool:
@@ -113,20 +108,11 @@ class NearestJoin:
                 )
         return NearestOperator(self, budget, schemas, spill_dir)
 
-    def left_out(self, left: pa.Schema) -> list[str]:
-        """The columns of left rows that are part of the answer."""
-        return list(left.names if self.left_columns is None else self.left_columns)
-
-    def right_out(self, right: pa.Schema) -> list[str]:
-        """The columns of right rows that are part of the answer."""
-        return list(right.names if self.right_columns is None else self.right_columns)
-
     def output_schema(self, left: pa.Schema, right: pa.Schema) -> pa.Schema:
         """The columns of the answer: left's, right's, which may be null, and the distance."""
-        mine = [left.field(name) for name in self.left_out(left)]
-        theirs = [right.field(name).with_nullable(True) for name in self.right_out(right)]
         floating = pa.types.is_floating(left.field(self.left[0]).type)
-        return pa.schema([*mine, *theirs, pa.field(DISTANCE, pa.float64() if floating else pa.int64())])
+        distance = pa.field(DISTANCE, pa.float64() if floating else pa.int64())
+        return PointSpec.output_schema(self, left, right).append(distance)
 
 
 class NearestOperator(PointJoinOperator):
@@ -136,12 +122,9 @@ class NearestOperator(PointJoinOperator):
         self, spec: NearestJoin, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
     ) -> None:
         self.spec = spec
-        left, right = schemas["left"], schemas["right"]
-        out = spec.left_out(left), spec.right_out(right)
         wanted = spec.wanted
         carries = wanted.before or wanted.overlapping, wanted.after
-        schema = spec.output_schema(left, right)
-        super().__init__(schema, budget, schemas, spec.by, spec.how, out, spill_dir, carries, spec.k)
+        super().__init__(spec, budget, schemas, spill_dir, carries, spec.k)
 
     def usable(self, side: str, rows: pa.RecordBatch) -> Bool:
         """Which rows have an interval that is not empty, and all keys."""

@@ -8,13 +8,12 @@ the right values is joined so; the others are conditions of a match. Of several 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import and_
 from typing import Any
 from uuid import uuid4
 
-from pyspark.sql import (
-    Column,
-    DataFrame,
-)
+from pyspark.sql import Column, DataFrame  # noqa: F401  (Column is in the type of an option)
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
@@ -22,13 +21,11 @@ from dovetail.engine.metrics import Metrics
 from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.interval.api import IntervalPlan, make_plan
-from dovetail.joins.interval.plan.bins import CANDIDATE_COST, OrderCells, key_pairs
-from dovetail.joins.interval.plan.choose import Decision
+from dovetail.joins.interval.plan.choose import choose_grid, may_use_grid
 from dovetail.joins.interval.plan.grid import Axis, GridSample
-from dovetail.joins.interval.plan.native import NativeRoute
 from dovetail.joins.interval.plan.sides import as_column
 from dovetail.joins.interval.plan.text import TextCodes, names_in_pairs
-from dovetail.joins.interval.request import Band, BandOptions, BandRequest, Request
+from dovetail.joins.interval.request import Band, BandOptions, BandRequest
 from dovetail.request import Distance, known_column, takes
 from dovetail.spark.frames import find_column, quoted, units
 from dovetail.spark.inputs import (
@@ -138,36 +135,18 @@ def make_band_plan(left: DataFrame, right: DataFrame, request: BandRequest) -> B
     one = left.selectExpr("*", *(column for band in every for column in band.left_columns))
     other = right.selectExpr("*", *(band.right_column for band in every))
     grid = None
-    if len(every) > 1 and all(band.axis is not None for band in every) and _may_cut(checked):
+    if len(every) > 1 and all(band.axis is not None for band in every) and may_use_grid(checked):
         grid = GridSample.of(one, other, [band.axis for band in every if band.axis is not None])
     pair = grid.best_pair() if grid is not None else (0, 0)
     chosen = pair[0] if grid is not None or len(every) == 1 else _narrowest(right, every)
     rest = [F.expr(band.holds) for number, band in enumerate(every) if number != chosen or band.texts is not None]
     rest += [] if options.condition is None else [as_column(options.condition)]
-    joined = replace(options, **every[chosen].join, condition=_all(rest), columns=columns).request()
+    condition = reduce(and_, rest) if rest else None
+    joined = replace(options, **every[chosen].join, condition=condition, columns=columns).request()
     plan = make_plan(one, other, joined)
-    return BandPlan(request.bands, chosen, plan if grid is None else _cut(plan, grid, pair))
-
-
-def _may_cut(request: Request) -> bool:
-    """Whether a grid may be used: no other way is named."""
-    return (
-        request.algorithm in ("auto", "native") and request.route in ("auto", "native") and request.partitions is None
-    )
-
-
-def _cut(plan: IntervalPlan, grid: GridSample, pair: tuple[int, int]) -> IntervalPlan:
-    """The plan by a grid of two inequalities, unless few rows share a key."""
-    route, inputs = plan.route, plan.inputs
-    if not isinstance(route, NativeRoute) or not isinstance(route.cells, OrderCells):
-        return plan
-    left, right = (side.usable for side in inputs.statistics)
-    same_key = min(1.0, key_pairs(*(side.sample for side in inputs.statistics)) / max(1, left * right))
-    cells = grid.cells(pair, (left, right), same_key, CANDIDATE_COST)
-    if cells is None:
-        return plan
-    reason = "rows are copied to the cells of a grid over both inequalities that may hold their matches"
-    return replace(plan, decision=Decision(NativeRoute(inputs, "grid", reason, cells, cells.seconds), cells.seconds))
+    if grid is not None:
+        plan = replace(plan, decision=choose_grid(plan.inputs, plan.decision, grid, pair))
+    return BandPlan(request.bands, chosen, plan)
 
 
 @dataclass(frozen=True, slots=True)
@@ -308,10 +287,3 @@ def _narrowest(right: DataFrame, bands: list[_Ready]) -> int:
         low, high = row[number] or (0, 0)
         parts.append(band.width / max(1e-300, float(high) - float(low)))
     return parts.index(min(parts))
-
-
-def _all(conditions: list[Column]) -> Column | None:
-    whole = None
-    for condition in conditions:
-        whole = condition if whole is None else whole & condition
-    return whole

@@ -6,9 +6,9 @@ match.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
@@ -28,13 +28,8 @@ class Cells(Protocol):
         """The frame with a row for every cell, and of the added columns those to keep."""
 
 
-class Match(Protocol):
-    """Joins the rows of two sides that are in the same cell, as `rows.join(others, ..., how)` would."""
-
-    def __call__(
-        self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool
-    ) -> DataFrame:
-        """The joined rows; with `once`, a pair that shares several cells is output from one only."""
+Match: TypeAlias = Callable[[Side, DataFrame, Side, DataFrame, str, bool], DataFrame]
+"""`Route.match`: joins the rows of two sides that are in the same cell."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Decides between the routes, for joins, counts and top-k: which can run, which fit, which is cheapest."""
+"""Decides between the routes, for joins, counts, top-k and files: which can run, which fit, which is cheapest."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, isfinite, log2
 from typing import TYPE_CHECKING
 
@@ -15,23 +15,13 @@ from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.index.answers import INDEX_BYTES
 from dovetail.joins.interval.plan.bins import CANDIDATE_COST, BinCells, OrderCells, key_pairs
-from dovetail.joins.interval.plan.index import DriverIndex, IndexRoute, bounds_only
-from dovetail.joins.interval.plan.native import (
-    NativeRoute,
-    bin_cells,
-    by_extremes,
-    candidate_cost,
-    order_cells,
-)
+from dovetail.joins.interval.plan.grid import GridSample
+from dovetail.joins.interval.plan.index import IndexRoute, OnDriver, bounds_only
+from dovetail.joins.interval.plan.native import NativeRoute, bin_cells, by_extremes, candidate_cost, order_cells
 from dovetail.joins.interval.plan.ranges import RangeCells, RangesRoute, range_cells
-from dovetail.joins.interval.plan.sides import Side
-from dovetail.joins.interval.plan.statistics import (
-    SMALL_ROWS,
-    Inputs,
-    SideStatistics,
-    kept_row_counts,
-    text_bytes,
-)
+from dovetail.joins.interval.plan.route import Route
+from dovetail.joins.interval.plan.sides import Sides
+from dovetail.joins.interval.plan.statistics import SMALL_ROWS, Inputs, SideStatistics, kept_row_counts, text_bytes
 from dovetail.joins.interval.relation import Relation, strategy
 from dovetail.joins.interval.request import OPERATORS, Request
 from dovetail.spark.frames import parallelism
@@ -41,8 +31,6 @@ from dovetail.spark.inputs import known_bytes, rows_at_most, spark_only
 if TYPE_CHECKING:
     from dovetail.joins.interval.cost import Choice, IntervalStatistics
     from dovetail.joins.interval.cost.sampled import SampledSide
-
-Route = NativeRoute | RangesRoute | IndexRoute
 
 MOST_RANGES = 2000  # tasks of one join; ranges that are still too large then are streamed
 DRIVER_ROW_BYTES = 24  # of a row on the driver: two bounds, and a key or the sort's scratch
@@ -65,8 +53,10 @@ _NATIVE_REASONS = {
     "equality": "Spark's own equality join on the bounds, the rest as a filter",
     "order": "REPLICATE and PROJECT by split points, the rest as a filter",
     "extremes": "each row is compared with the latest start or the earliest end of its key, and no pair is formed",
+    "grid": "rows are copied to the cells of a grid over both inequalities that may hold their matches",
     "nested_loop": "no bins help; Spark's nested loop, or its equality join on the keys",
 }
+_DRIVER_REASON = "the bounds of both sides fit the budget and are read on the driver"
 _STRATEGY_OBSTACLES = {
     "equality": "a relation with an equality of bounds is an equality join",
     "order": "before and after are inequality joins",
@@ -111,13 +101,9 @@ def choose_join(inputs: Inputs) -> Decision:
     if by_ranges and obstacle is None:
         ranges = _ranges(inputs)
         return Decision(ranges, operators=ranges.prices)
-    native = _native(inputs, f"{obstacle}; " if by_ranges else "")
-    if (
-        by_ranges
-        or (request.left_only and by_extremes(request))
-        or request.algorithm != "auto"
-        or request.route != "auto"
-    ):
+    native = native_route(inputs, f"{obstacle}; " if by_ranges else "")
+    named = by_ranges or request.algorithm != "auto" or request.route != "auto"
+    if named or (request.left_only and by_extremes(request)):
         return Decision(native, native.seconds)
     index = index_route(inputs)
     if index is not None and (native.cells is not None or native.seconds is None or _cheaper(index, native)):
@@ -129,45 +115,76 @@ def choose_join(inputs: Inputs) -> Decision:
     return Decision(chosen, native.seconds, ranges.seconds, ranges.prices)
 
 
-def choose_counts(inputs: Inputs) -> IndexRoute | NativeRoute:
+def choose_counts(inputs: Inputs) -> Route:
     """The route of counts by left row: an index wherever one can answer."""
-    if inputs.request.condition is None and codes_obstacle(inputs) is None:
-        if _right_fits(inputs):
-            return IndexRoute(inputs, _index_reason(inputs))
-        if strategy(inputs.request.relation) == "bins":
-            return _index_in_ranges(inputs)
-    return _native(inputs)
+    return _index(inputs) or native_route(inputs)
 
 
-def choose_total(request: Request, left: Side, right: Side) -> DriverIndex | None:
-    """The index that counts all pairs on the driver, if the bounds fit the budget; else None."""
-    if request.condition is not None or _spark_only(left, right) is not None:
+def choose_total(inputs: Inputs) -> Route:
+    """The route that counts all pairs in tasks: pairs have to be formed for a condition."""
+    return choose_counts(inputs) if inputs.request.condition is None else choose_join(inputs).route
+
+
+def total_on_driver(sides: Sides) -> IndexRoute | None:
+    """The index that counts all pairs on the driver, if the bounds fit the budget; needs no statistics."""
+    if sides.request.condition is not None or _spark_only(sides) is not None:
         return None
-    if sum(known_bytes(bounds_only(side)) for side in (left, right)) <= SMALL_BYTES:
-        return DriverIndex(request, left, right, SMALL_ROWS)
-    return DriverIndex(request, left, right) if _bounds_fit((left, right), request) else None
+    if sum(known_bytes(bounds_only(side)) for side in (sides.left, sides.right)) <= SMALL_BYTES:
+        return IndexRoute(sides, _DRIVER_REASON, driver=OnDriver(SMALL_ROWS))
+    return IndexRoute(sides, _DRIVER_REASON, driver=OnDriver()) if _bounds_fit(sides) else None
 
 
-def _bounds_fit(sides: tuple[Side, Side], request: Request) -> bool:
+def _bounds_fit(sides: Sides) -> bool:
     """Whether bounds fit the driver; a job counts rows only if neither Spark's cache nor footers say that they do."""
-    told = [rows for side in sides if (rows := rows_at_most(side.source)) is not None]
-    if len(told) == len(sides) and _driver_fits(sum(told), request):
-        return True
-    return _driver_fits(sum(kept_row_counts(sides)), request)
+    both = sides.left, sides.right
+    told = [rows for side in both if (rows := rows_at_most(side.source)) is not None]
+    known = len(told) == len(both) and _driver_fits(sum(told), sides.request)
+    return known or _driver_fits(sum(kept_row_counts(both)), sides.request)
 
 
-def choose_top(inputs: Inputs) -> DriverIndex | None:
-    """The index that finds the longest overlaps on the driver, if the bounds fit; else None."""
-    request = inputs.request
+def choose_top(inputs: Inputs) -> Route:
+    """The route of the longest overlaps: an index on the driver, if bounds alone decide and fit it; else a join."""
+    request, stats = inputs.request, inputs.statistics
     simple = request.condition is None and request.relation.only == "overlapping"
-    if not simple or _is_wide_decimal(inputs.left.bound_type) or _spark_only(inputs.left, inputs.right) is not None:
-        return None
-    fits = _driver_fits(sum(s.rows for s in inputs.statistics), request)
-    return DriverIndex(request, *inputs.checked()) if fits else None
+    coded = simple and not _is_wide_decimal(inputs.left.bound_type) and _spark_only(inputs) is None
+    if not coded or not _driver_fits(sum(s.rows for s in stats), request):
+        return choose_join(inputs).route
+    whole_rows = int(request.memory / max(1.0, sum(s.row_bytes for s in stats)))
+    return IndexRoute(inputs, _DRIVER_REASON, driver=OnDriver(whole_rows=whole_rows))
 
 
 def _driver_fits(rows: int, request: Request) -> bool:
     return rows * DRIVER_ROW_BYTES <= request.memory
+
+
+def choose_writer(inputs: Inputs, planned: Route) -> RangesRoute | None:
+    """The operators' route, whose tasks write an inner join themselves; None if Spark has to compute the answer."""
+    request = inputs.request
+    shared = any(key.shared for key in request.keys)
+    if request.how != "inner" or request.keep != "all" or request.condition is not None or shared:
+        return None
+    if request.algorithm == request.route == "auto" and not isinstance(planned, RangesRoute):
+        planned = choose_join(replace(inputs, request=replace(request, route="in_memory"))).route
+    return planned if isinstance(planned, RangesRoute) else None
+
+
+def may_use_grid(request: Request) -> bool:
+    """Whether a grid of two inequalities may be priced: no other way is named."""
+    free = request.algorithm in ("auto", "native") and request.route in ("auto", "native")
+    return free and request.partitions is None
+
+
+def choose_grid(inputs: Inputs, planned: Decision, grid: GridSample, pair: tuple[int, int]) -> Decision:
+    """The join by a grid of two inequalities in place of one of them, unless few rows share a key."""
+    route = planned.route
+    if not isinstance(route, NativeRoute) or not isinstance(route.cells, OrderCells):
+        return planned
+    left, right = (side.usable for side in inputs.statistics)
+    same_key = min(1.0, _pairs_of_keys(inputs) / max(1, left * right))
+    cells = grid.cells(pair, (left, right), same_key, CANDIDATE_COST)
+    if cells is None:
+        return planned
+    return Decision(NativeRoute(inputs, "grid", _NATIVE_REASONS["grid"], cells, cells.seconds), cells.seconds)
 
 
 def _cheaper(one: Route, other: Route) -> bool:
@@ -194,11 +211,11 @@ def codes_obstacle(inputs: Inputs) -> str | None:
     low, high = min(s.low for s in inputs.statistics), max(s.high for s in inputs.statistics)
     if not _has_codes(inputs.left.bound_type, inputs.request.relation, low, high):
         return "bounds of this type and `closed` have no 64-bit codes"
-    return _spark_only(inputs.left, inputs.right)
+    return _spark_only(inputs)
 
 
-def _spark_only(*sides: Side) -> str | None:
-    return spark_only((side.frame, side.keys) for side in sides)
+def _spark_only(sides: Sides) -> str | None:
+    return spark_only((side.frame, side.keys) for side in (sides.left, sides.right))
 
 
 def _has_codes(kind: T.DataType, relation: Relation, low: float, high: float) -> bool:
@@ -217,7 +234,7 @@ def _is_wide_decimal(kind: T.DataType) -> bool:
     return isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
 
 
-def _native(inputs: Inputs, because: str = "") -> NativeRoute:
+def native_route(inputs: Inputs, because: str = "") -> NativeRoute:
     """The cheapest plan of Spark's own operators: cells, or for few rows a key its equality join on the keys."""
     request, way = inputs.request, strategy(inputs.request.relation)
     if request.algorithm == "nested_loop":
@@ -270,20 +287,19 @@ def index_route(inputs: Inputs) -> IndexRoute | None:
     """The route that forms no pairs, for questions about left rows; None for other requests."""
     request = inputs.request
     asked = request.left_only or request.keep != "all"
-    if not asked or request.condition is not None or codes_obstacle(inputs) is not None:
+    return _index(inputs, with_rows=not request.left_only) if asked else None
+
+
+def _index(inputs: Inputs, with_rows: bool = False) -> IndexRoute | None:
+    """An index of all right rows, with their columns if asked, or else of those of each range; None if neither can."""
+    if inputs.request.condition is not None or codes_obstacle(inputs) is not None:
         return None
-    if _right_fits(inputs, with_rows=not request.left_only):
-        return IndexRoute(inputs, _index_reason(inputs), seconds=_index_seconds(inputs))
-    by_ranges = request.left_only and strategy(request.relation) == "bins"
-    return _index_in_ranges(inputs) if by_ranges else None
-
-
-def _index_reason(inputs: Inputs) -> str:
-    right, left = inputs.right.shown, inputs.left.shown
-    return f"the {right} side fits the budget: {left} rows stream past an index of it, and no pair is formed"
-
-
-def _index_in_ranges(inputs: Inputs) -> IndexRoute:
+    if _right_fits(inputs, with_rows):
+        right, left = inputs.right.shown, inputs.left.shown
+        reason = f"the {right} side fits the budget: {left} rows stream past an index of it, and no pair is formed"
+        return IndexRoute(inputs, reason, seconds=_index_seconds(inputs))
+    if with_rows or strategy(inputs.request.relation) != "bins":
+        return None
     reason = "each range has an index of its right rows, left rows stream past it, and no pair is formed"
     return IndexRoute(inputs, reason, cells_of_indexes(inputs, sum(s.usable for s in inputs.statistics), INDEX_BYTES))
 

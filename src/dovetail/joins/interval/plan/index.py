@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -23,49 +23,60 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.exchange.delivery import SIDE
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.metrics import Metrics
-from dovetail.engine.rows.columns import take_columns
+from dovetail.engine.rows.columns import take_columns, valid_rows
 from dovetail.engine.rows.keys import KeyEncoder, bound_numbers
 from dovetail.errors import BudgetExceeded
 from dovetail.joins.interval.index.answers import COUNT, Kind, Question, answer_cell, sent_right
 from dovetail.joins.interval.index.count import Side as Coded
 from dovetail.joins.interval.index.count import count_pairs
 from dovetail.joins.interval.index.top import top_overlap_pairs, top_overlap_threshold
-from dovetail.joins.interval.plan.cells import ROW, WHOLE, CellsJoin
+from dovetail.joins.interval.plan.cells import ROW, WHOLE
 from dovetail.joins.interval.plan.ranges import RangeCells, in_ranges, side_columns
-from dovetail.joins.interval.plan.sides import Side, raise_inverted
-from dovetail.joins.interval.plan.statistics import ROW_IN_PARTITION, Inputs, row_counts
-from dovetail.joins.interval.relation import INVERTED, USABLE, classify, encode_sides
-from dovetail.joins.interval.request import Request
+from dovetail.joins.interval.plan.route import Route
+from dovetail.joins.interval.plan.sides import Side, Sides, raise_inverted
+from dovetail.joins.interval.plan.statistics import ROW_IN_PARTITION, row_counts
+from dovetail.joins.interval.relation import INVERTED, USABLE, Encoded, classify, encode_sides
 from dovetail.spark.frames import quoted, unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, one_partition, task_frame
 from dovetail.spark.hosts.sent import answered
 
+DRIVER_BUDGETS = 2  # budgets of a task that the bounds of both sides may take on the driver
 _ONE_MATCH = ("first", "last", "any")
-_Bounds = tuple[pa.ChunkedArray, pa.ChunkedArray]
 
 
 @dataclass(frozen=True, slots=True)
-class IndexRoute:
-    """Answers questions about left rows in tasks, from an index of right rows.
+class OnDriver:
+    """How much an index on the driver reads, beyond which it refuses: rows of a partition, and whole rows for the top.
 
-    Without cells every task has an index of the whole right side; with them, of the right rows of its range, and only
-    semi joins, anti joins and counts are answered. `seconds` is the predicted time of one core.
+    `of_partition` is None where the number of rows is known.
     """
 
-    inputs: Inputs
+    of_partition: int | None = None
+    whole_rows: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class IndexRoute(Route):
+    """Answers questions from an index, in tasks or on the driver.
+
+    Without cells every task has an index of the whole right side; with them, of the right rows of its range, and only
+    semi joins, anti joins and counts are answered. On the driver only the total and the longest overlaps are.
+    """
+
+    inputs: Sides
     reason: str
     cells: RangeCells | None = None
     seconds: float | None = None
+    driver: OnDriver | None = None
 
-    name: ClassVar[str] = "in_memory"
-    algorithm: ClassVar[str] = "index"
+    name: str = field(default="in_memory", init=False)
+    algorithm: str = field(default="index", init=False)
 
     def answer(self, left: Side, right: Side) -> DataFrame:
         """Left rows of a semi or anti join, or left rows with one match each; sides are checked."""
         request = self.inputs.request
         if self.cells is not None:
-            return CellsJoin(left, right, self.cells, self._match).answer(request.how, request.keep)
+            return self._join(left, right).answer(request.how, request.keep)
         kind: Kind = request.how if request.left_only else request.keep  # type: ignore[assignment]  # checked names
         return self._ask_all(left, right, kind, request.how == "left")
 
@@ -79,13 +90,51 @@ class IndexRoute:
             left, self.cells, (COUNT,), lambda rows: self._ask_ranges(left, rows, right, others, "count")
         )
 
+    def total(self) -> int:
+        """The number of pairs; `BudgetExceeded` if the driver finds more bounds than it was told."""
+        if self.driver is None:
+            left, right = self.inputs.checked()
+            counted = self.counts(replace(left, frame=bounds_only(left)), right)
+            return int(counted.agg(F.coalesce(F.sum(COUNT), F.lit(0))).first()[0])  # type: ignore[index]  # has a row
+        request, sides = self.inputs.request, (self.inputs.left, self.inputs.right)
+        tables = self._read_bounds(*sides)
+        budget = MemoryBudget(DRIVER_BUDGETS * request.memory, "interval count")
+        for side, table in zip(sides, tables, strict=True):
+            budget.reserve(side.name).grow(table.nbytes)
+        usable = [_usable(side, table, request.invalid) for side, table in zip(sides, tables, strict=True)]
+        both, *coded = _coded(sides, tables)
+        left_rows, right_rows = (rows.take(chosen) for rows, chosen in zip(coded, usable, strict=True))
+        return count_pairs(left_rows, right_rows, request.relation.table(), both.h, both.shift)
+
+    def top(self, k: int) -> DataFrame:
+        """The k pairs that overlap longest, as a local DataFrame with the columns of both sides.
+
+        The k-th longest overlap is found from the bounds alone; only rows at least that long are then read. Too many
+        of them are a `BudgetExceeded`.
+        """
+        assert self.driver is not None, "tasks rank no pairs"  # noqa: S101  (planning asks the driver)
+        left, right = sides = self.inputs.checked()
+        bounds = self._read_bounds(left, right)
+        threshold = top_overlap_threshold(*_coded(sides, bounds)[1:], k, *_lengths(sides, bounds))
+        if threshold is not None:
+            shortest = _as_length(left, threshold.length)
+            left, right = (
+                replace(s, frame=s.frame.where(f"{s.measure(s.end)} - {s.measure(s.start)} >= {shortest}"))
+                for s in sides
+            )
+        if sum(row_counts((left, right))) > self.driver.whole_rows:
+            raise BudgetExceeded(f"more than {self.driver.whole_rows} rows are as long as the overlap of pair {k}")
+        with ThreadPoolExecutor(2) as pool:
+            first, second = whole = tuple(pool.map(lambda side: side.frame.toArrow(), (left, right)))
+        found = top_overlap_pairs(*_coded(sides, whole)[1:], k, *_lengths(sides, whole))
+        columns = [*take_columns(first, found.left).columns, *take_columns(second, found.right).columns]
+        table = pa.Table.from_arrays(columns, names=[*first.schema.names, *second.schema.names])
+        schema = T.StructType(left.frame.schema.fields + right.frame.schema.fields)
+        return one_partition(left.frame.sparkSession.createDataFrame(table, schema), shuffled=False)
+
     def explain(self) -> list[str]:
         """The placement of rows, a line each."""
         return [] if self.cells is None else [self.cells.explain(self.inputs.left, self.inputs.right)]
-
-    def add_measured(self, metrics: Metrics) -> Metrics:
-        """The metrics, with those reported by the tasks of the last run."""
-        return metrics.merge(self.inputs.sink.collect())
 
     def _ask_all(self, left: Side, right: Side, kind: Kind, outer: bool = False) -> DataFrame:
         """Left rows with their answer; reads the right side now, the left side when Spark runs the result."""
@@ -100,7 +149,7 @@ class IndexRoute:
             fields += nullable(wanted.schema)
         return answered(left.frame, sent_right(question, wanted.toArrow()), sink, fields)
 
-    def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
+    def match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
         """Rows that match, or do not, within their range."""
         return self._ask_ranges(first, rows, second, others, "left_semi" if how == "left_semi" else "left_anti")
 
@@ -118,6 +167,25 @@ class IndexRoute:
         question = Question(kind, relation, *columns, request.memory, started=started)
         rows_last = placed.sortWithinPartitions(F.desc(SIDE))
         return task_frame(rows_last, answer_cell, question, self.inputs.sink, _answer_fields(rows, kind))
+
+    def _read_bounds(self, left: Side, right: Side) -> tuple[pa.Table, pa.Table]:
+        """Bounds and keys of both sides on the driver, from one job: their types are the same."""
+        most = None if self.driver is None else self.driver.of_partition
+        place = [] if most is None else [f"{ROW_IN_PARTITION} as row"]
+        named = [[side.start, side.end, *side.keys] for side in (left, right)]
+        frames = [
+            side.frame.selectExpr(f"{number}Y as side", *place, *(f"{name} as c{n}" for n, name in enumerate(names)))
+            for number, (side, names) in enumerate(zip((left, right), named, strict=True))
+        ]
+        rows = frames[0].union(frames[1])
+        table = (rows if most is None else rows.where(f"row <= {most}")).toArrow()
+        if most is not None and pc.max(table["row"]).as_py() == most:
+            raise BudgetExceeded(f"a partition has more than {most} rows, which its size did not suggest")
+        first, second = (
+            pa.table({unquoted(name): rows[f"c{n}"] for n, name in enumerate(names)})
+            for rows, names in zip(_by_side(table), named, strict=True)
+        )
+        return first, second
 
 
 def summed_over_ranges(
@@ -144,120 +212,35 @@ def bounds_only(side: Side) -> DataFrame:
     return side.frame.select(*dict.fromkeys((side.start, side.end, *side.keys)))
 
 
-@dataclass(frozen=True, slots=True)
-class DriverIndex:
-    """Sorted bounds of both sides on the driver, for answers that are a number or a few rows.
+def _bounds(side: Side, table: pa.Table) -> tuple[pa.ChunkedArray, pa.ChunkedArray]:
+    return table[unquoted(side.start)], table[unquoted(side.end)]
 
-    At most `most_each` rows are read per partition if their number is unknown; more are a `BudgetExceeded`.
-    """
 
-    request: Request
-    left: Side
-    right: Side
-    most_each: int | None = None
+def _usable(side: Side, table: pa.Table, invalid: str) -> npt.NDArray[np.bool_]:
+    """Which rows can match; a `DataError` for inverted ones that are an error."""
+    kinds = classify(*_bounds(side, table), side.closed)
+    inverted = int((kinds == INVERTED).sum())
+    if inverted and invalid == "error":
+        raise_inverted(side, inverted)
+    usable: npt.NDArray[np.bool_] = kinds == USABLE
+    for key in side.keys:
+        usable = usable & valid_rows(table[unquoted(key)].combine_chunks())
+    return usable
 
-    def count(self) -> int:
-        """The number of matching pairs; `BudgetExceeded` if the bounds take more than twice the budget."""
-        tables = self._read_bounds()
-        budget = MemoryBudget(2 * self.request.memory, "interval count")
-        encoder = self._encoder(tables[0])
-        chosen = []
-        for side, table in zip((self.left, self.right), tables, strict=True):
-            budget.reserve(side.name).grow(table.nbytes)
-            chosen.append(self._usable(side, table, encoder))
-        relation = self.request.relation
-        both = encode_sides(*self._bounds(tables), relation.left_closed, relation.right_closed)
-        (left_key, left_usable), (right_key, right_usable) = chosen
-        left = Coded(left_key, both.left_start[left_usable], both.left_end[left_usable])
-        right = Coded(right_key, both.right_start[right_usable], both.right_end[right_usable])
-        return count_pairs(left, right, relation.table(), both.h, both.shift)
 
-    def _usable(
-        self, side: Side, table: pa.Table, encoder: KeyEncoder | None
-    ) -> tuple[npt.NDArray[np.int64] | None, npt.NDArray[np.bool_]]:
-        """Key codes of the usable rows, None without keys, and which rows are usable."""
-        kinds = classify(table[unquoted(side.start)], table[unquoted(side.end)], side.closed)
-        inverted = int((kinds == INVERTED).sum())
-        if inverted and self.request.invalid == "error":
-            raise_inverted(side, inverted)
-        usable = kinds == USABLE
-        if encoder is None:
-            return None, usable
-        codes, valid = encoder.encode([table[unquoted(key)].combine_chunks() for key in side.keys])
-        usable &= valid
-        return codes[usable], usable
+def _coded(sides: tuple[Side, Side], tables: tuple[pa.Table, ...]) -> tuple[Encoded, Coded, Coded]:
+    """The codes of bounds and keys of both sides, and their scale."""
+    left, right = (_bounds(side, table) for side, table in zip(sides, tables, strict=True))
+    both = encode_sides(left, right, sides[0].closed, sides[1].closed)
+    keys = [[table[unquoted(key)] for key in side.keys] for side, table in zip(sides, tables, strict=True)]
+    encoder = KeyEncoder([column.type for column in keys[0]]) if keys[0] else None
+    mine, theirs = (None if encoder is None else encoder.encode(columns)[0] for columns in keys)
+    return both, Coded(mine, both.left_start, both.left_end), Coded(theirs, both.right_start, both.right_end)
 
-    def top(self, k: int, most_rows: int) -> DataFrame | None:
-        """The k pairs that overlap longest, as a local DataFrame with the columns of both sides.
 
-        The k-th longest overlap is found from the bounds alone; only rows at least that long are then read. None if
-        those are more than `most_rows`.
-        """
-        left, right = self.left, self.right
-        bounds = self._read_bounds()
-        threshold = top_overlap_threshold(*self._coded(bounds), k, *self._lengths(bounds))
-        if threshold is not None:
-            shortest = _as_length(left, threshold.length)
-            left, right = (
-                replace(s, frame=s.frame.where(f"{s.measure(s.end)} - {s.measure(s.start)} >= {shortest}"))
-                for s in (left, right)
-            )
-        if sum(row_counts((left, right))) > most_rows:
-            return None
-        whole = _read(left.frame, right.frame)
-        found = top_overlap_pairs(*self._coded(whole), k, *self._lengths(whole))
-        rows = [take_columns(table, at) for table, at in zip(whole, (found.left, found.right), strict=True)]
-        names = [*whole[0].schema.names, *whole[1].schema.names]
-        table = pa.Table.from_arrays([*rows[0].columns, *rows[1].columns], names=names)
-        schema = T.StructType(left.frame.schema.fields + right.frame.schema.fields)
-        pairs = left.frame.sparkSession.createDataFrame(table, schema)
-        return one_partition(pairs, shuffled=False)
-
-    def _read_bounds(self) -> tuple[pa.Table, pa.Table]:
-        """Bounds and keys of both sides on the driver, from one job: their types are the same."""
-        sides = [(side, [side.start, side.end, *side.keys]) for side in (self.left, self.right)]
-        place = [] if self.most_each is None else [f"{ROW_IN_PARTITION} as row"]
-        frames = [
-            side.frame.selectExpr(f"{number}Y as side", *place, *(f"{name} as c{n}" for n, name in enumerate(names)))
-            for number, (side, names) in enumerate(sides)
-        ]
-        rows = frames[0].union(frames[1])
-        if self.most_each is not None:
-            rows = rows.where(f"row <= {self.most_each}")
-        table = rows.toArrow()
-        if self.most_each is not None and pc.max(table["row"]).as_py() == self.most_each:
-            raise BudgetExceeded(f"a partition has more than {self.most_each} rows, which its size did not suggest")
-        found = _by_side(table)
-        first, second = (
-            pa.table({unquoted(name): rows[f"c{n}"] for n, name in enumerate(names)})
-            for rows, (_, names) in zip(found, sides, strict=True)
-        )
-        return first, second
-
-    def _bounds(self, tables: tuple[pa.Table, pa.Table]) -> tuple[_Bounds, _Bounds]:
-        left, right = (
-            (table[unquoted(side.start)], table[unquoted(side.end)])
-            for table, side in zip(tables, (self.left, self.right), strict=True)
-        )
-        return left, right
-
-    def _encoder(self, table: pa.Table) -> KeyEncoder | None:
-        """One encoder for the keys of both sides; None without keys."""
-        keys = self.left.keys
-        return KeyEncoder([table.schema.field(unquoted(key)).type for key in keys]) if keys else None
-
-    def _coded(self, tables: tuple[pa.Table, pa.Table]) -> tuple[Coded, Coded]:
-        both = encode_sides(*self._bounds(tables), self.left.closed, self.right.closed)
-        encoder = self._encoder(tables[0])
-        left, right = (
-            None if encoder is None else encoder.encode([t[unquoted(key)].combine_chunks() for key in s.keys])[0]
-            for t, s in zip(tables, (self.left, self.right), strict=True)
-        )
-        return Coded(left, both.left_start, both.left_end), Coded(right, both.right_start, both.right_end)
-
-    def _lengths(self, tables: tuple[pa.Table, pa.Table]) -> list[Any]:
-        """The bounds as numbers whose differences are lengths."""
-        return [(bound_numbers(start), bound_numbers(end)) for start, end in self._bounds(tables)]
+def _lengths(sides: tuple[Side, Side], tables: tuple[pa.Table, ...]) -> list[Any]:
+    """The bounds as numbers whose differences are lengths."""
+    return [tuple(map(bound_numbers, _bounds(side, table))) for side, table in zip(sides, tables, strict=True)]
 
 
 def _by_side(table: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -271,13 +254,6 @@ def _by_side(table: pa.Table) -> tuple[pa.Table, pa.Table]:
                 batches.append(batch if chosen.all() else batch.filter(pa.array(chosen)))
     left, right = (pa.Table.from_batches(batches, table.schema) for batches in found)
     return left, right
-
-
-def _read(left: DataFrame, right: DataFrame) -> tuple[pa.Table, pa.Table]:
-    """Both frames on the driver, read at the same time."""
-    with ThreadPoolExecutor(2) as pool:
-        tables = list(pool.map(lambda frame: frame.toArrow(), (left, right)))
-    return tables[0], tables[1]
 
 
 def _as_length(side: Side, length: Any) -> str:

@@ -6,9 +6,8 @@ equality or few rows share a key, REPLICATE and PROJECT for before and after, a 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import isfinite
-from typing import ClassVar
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -18,7 +17,6 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.engine.memory import parse_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.interval.index.answers import COUNT
 from dovetail.joins.interval.plan.bins import (
     CANDIDATE_COST,
     HASHED_CANDIDATE_COST,
@@ -27,29 +25,27 @@ from dovetail.joins.interval.plan.bins import (
     choose_bins,
     key_pairs,
 )
-from dovetail.joins.interval.plan.cells import WHOLE, CellsJoin
 from dovetail.joins.interval.plan.grid import GridCells
+from dovetail.joins.interval.plan.route import Route
 from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import strategy
 from dovetail.joins.interval.request import Request
-from dovetail.spark.frames import RESERVED, quoted, require_classic
+from dovetail.spark.frames import RESERVED, require_classic
 from dovetail.spark.status import Node, add_costs, last_execution
 
 ORDER_RANGES = (16, 64)  # ranges of a join by an inequality, fewest and most, unless the user says how many
 ORDER_ROWS = 4096  # later rows of one key in a range: copies of earlier rows cost little beside the pairs they make
 ROWS_OUT = "number of output rows"
-_COUNTED, _MATCHED = f"{RESERVED}counted", f"{RESERVED}matched"
 _FURTHEST = 2.0**61  # lengths of whole numbers nearer to zero than this fit into a long
 
 
 @dataclass(frozen=True, slots=True)
-class NativeRoute:
+class NativeRoute(Route):
     """An interval join by Spark's own operators.
 
     `algorithm` says how pairs are found: bins, keys, equality (of bounds), order (an inequality of bounds), extremes (a
     semi or anti join by an inequality, which needs no pairs), grid (two inequalities) or nested_loop.
-    `seconds` is the predicted time of one core, where there is a price.
     """
 
     inputs: Inputs
@@ -58,7 +54,7 @@ class NativeRoute:
     cells: BinCells | OrderCells | GridCells | None = None
     seconds: float | None = None
 
-    name: ClassVar[str] = "native"
+    name: str = field(default="native", init=False)
 
     def answer(self, left: Side, right: Side) -> DataFrame:
         """The joined rows of checked sides."""
@@ -98,15 +94,6 @@ class NativeRoute:
         parts += [side.matches] if side.kept else []
         return side.frame.join(of_keys, F.expr(" and ".join(parts)), how)
 
-    def counts(self, left: Side, right: Side, total: str = f"count({_MATCHED})", name: str = COUNT) -> DataFrame:
-        """Left rows with the number of their matches, or another SQL aggregate of them, by joining and adding up."""
-        columns = F.first(F.struct(*map(quoted, left.frame.columns))).alias(WHOLE)
-        tagged = replace(left, frame=left.frame.withColumn(_COUNTED, F.monotonically_increasing_id()))
-        marked = replace(right, frame=right.frame.withColumn(_MATCHED, F.lit(1)))
-        pairs = self._join(tagged, marked).answer("left")
-        counted = pairs.groupBy(_COUNTED).agg(columns, F.expr(total).alias(name))
-        return counted.select(f"{WHOLE}.*", name)
-
     def explain(self) -> list[str]:
         """The placement of rows, a line each."""
         if isinstance(self.cells, GridCells):
@@ -117,10 +104,7 @@ class NativeRoute:
         """The metrics, with Spark's own of the last run: rows placed, rows joined, spills, task times."""
         return metrics.include(_measured(self.inputs.left.frame.sparkSession, self.inputs.left, self.inputs.right))
 
-    def _join(self, left: Side, right: Side) -> CellsJoin:
-        return CellsJoin(left, right, self.cells, self._match)
-
-    def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
+    def match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
         """Rows of the same cell joined by Spark; `once`, a pair comes out of the cell in which one of them starts."""
         # Where the cell has the keys in it, Spark must not see an equality, or it would sort and hash by them as well.
         equal = "({0} <= {1} and {0} >= {1})" if self.cells is not None and first.packs_keys else "{0} = {1}"

@@ -23,9 +23,9 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.exchange.delivery import Columns, Places
-from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
-from dovetail.joins.interval.plan.cells import CELL_COLUMNS, MISS_CELLS, CellsJoin
+from dovetail.joins.interval.plan.cells import CELL_COLUMNS, MISS_CELLS
+from dovetail.joins.interval.plan.route import Route
 from dovetail.joins.interval.plan.sides import Side, as_column
 from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import Relation, SideColumns
@@ -44,11 +44,11 @@ _MICROS = (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType)
 
 
 @dataclass(frozen=True, slots=True)
-class RangesRoute:
+class RangesRoute(Route):
     """An interval join by one of the operators, one task a range.
 
     `name` is in_memory, where ranges are cut to fit the budget, or streaming, where ranges may be larger and operators
-    spill. `prices` are those of the operators for one range, `seconds` the predicted time of one core for all of it.
+    spill. `prices` are those of the operators for one range.
     """
 
     inputs: Inputs
@@ -63,7 +63,7 @@ class RangesRoute:
     def answer(self, left: Side, right: Side) -> DataFrame:
         """The joined rows of checked sides."""
         request = self.inputs.request
-        whole = CellsJoin(left, right, self.cells, self._match).answer(request.how, request.keep)
+        whole = self._join(left, right).answer(request.how, request.keep)
         return whole if request.condition is None else whole.where(as_column(request.condition))
 
     def inner_tasks(self, left: Side, right: Side) -> tuple[DataFrame, CellJoin]:
@@ -75,11 +75,7 @@ class RangesRoute:
         """The placement of rows, a line each."""
         return [self.cells.explain(self.inputs.left, self.inputs.right)]
 
-    def add_measured(self, metrics: Metrics) -> Metrics:
-        """The metrics, with those reported by the tasks of the last run."""
-        return metrics.merge(self.inputs.sink.collect())
-
-    def _match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
+    def match(self, first: Side, rows: DataFrame, second: Side, others: DataFrame, how: str, once: bool) -> DataFrame:
         """The result of `rows.join(others, ..., how)` by range; with `once`, pairs in their first range only."""
         from dovetail.joins.interval.cell_join import join_cell  # counts need no operators
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +28,7 @@ from dovetail.spark.inputs import (
     only_columns,
     type_with_codes,
 )
+from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK
 
 TEXT_TOO = " (text bounds are for interval_join, interval_count, count_overlaps and band_join, all four of one type)"
@@ -137,6 +139,24 @@ class Side:
         ours = (name for name in self.frame.columns if name.startswith(RESERVED))
         needed = [*map(unquoted, (self.start, self.end, *self.written, *self.keys)), *ours, *columns]
         return replace(self, frame=only_columns(self.frame, needed))
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Both sides of a request, and the sink for metrics of tasks."""
+
+    request: Request
+    left: Side
+    right: Side
+
+    @cached_property
+    def sink(self) -> MetricsSink:
+        """The sink for metrics of Python tasks."""
+        return MetricsSink(self.left.frame.sparkSession)
+
+    def checked(self) -> tuple[Side, Side]:
+        """Both sides with `invalid` applied, and without rows that can neither match nor appear."""
+        return self.left.checked(self.request.invalid), self.right.checked(self.request.invalid)
 
 
 def prepare(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side]:

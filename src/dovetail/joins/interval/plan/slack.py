@@ -13,7 +13,7 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
-from dovetail.joins.interval.plan.sides import Side, as_column, asked_type
+from dovetail.joins.interval.plan.sides import Side, Sides, as_column, asked_type
 from dovetail.joins.interval.relation import Relation
 from dovetail.joins.interval.request import Request, Slack
 from dovetail.spark.frames import quoted, units
@@ -22,11 +22,12 @@ from dovetail.spark.inputs import distance_units
 _LEAST, _MOST = "cast('-9223372036854775808' as bigint)", "9223372036854775807L"
 
 
-def with_slack(left: Side, right: Side, request: Request) -> tuple[Side, Side, Request]:
+def with_slack(asked: Sides) -> Sides:
     """The sides and the request of a join whose slack is part of the bounds or of the condition."""
+    request, left, right = asked.request, asked.left, asked.right
     slack, kind = request.slack, left.bound_type
     if slack is None:
-        return left, right, request
+        return asked
     if isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS:
         raise PlanError(
             f"bounds of type {kind.simpleString()} take no slack; cast them to at most {NARROW_DIGITS} digits.",
@@ -36,11 +37,11 @@ def with_slack(left: Side, right: Side, request: Request) -> tuple[Side, Side, R
         gap = distance_units("max_gap", slack.max_gap, kind, asked_type(left.source, request.left_interval))
         gap = gap if isinstance(gap, float) else min(2**63 - 1, gap)
         both = Relation(request.relation.names, request.relation.strict, "both", "both")
-        return _widened(left, gap), _widened(right, 0), replace(request, relation=both, slack=None)
+        return Sides(replace(request, relation=both, slack=None), _widened(left, gap), _widened(right, 0))
     sides = [replace(side, frame=side.frame.selectExpr("*", *_measured(side))) for side in (left, right)]
     enough = F.expr(_enough(left, right, request, slack))
     condition = enough if request.condition is None else as_column(request.condition) & enough
-    return sides[0], sides[1], replace(request, condition=condition, slack=None)
+    return Sides(replace(request, condition=condition, slack=None), *sides)
 
 
 def _measured(side: Side) -> list[str]:

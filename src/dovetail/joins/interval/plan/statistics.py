@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import reduce
 from math import inf
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -19,12 +19,11 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.kernels.arrays import F64, I64, AnyArray
-from dovetail.joins.interval.plan.sides import Side, raise_inverted
+from dovetail.joins.interval.plan.sides import Side, Sides, raise_inverted
 from dovetail.joins.interval.request import Request
 from dovetail.spark.frames import observation, observed, parallelism, quoted, unquoted
 from dovetail.spark.hosts.sample import SAMPLE_ROWS, SEED, SMALL_BYTES
 from dovetail.spark.inputs import known_bytes, plan_key, row_bytes
-from dovetail.spark.task import MetricsSink
 
 SMALL_ROWS = 1 << 18  # of a partition that is read whole: files may hold more rows than their size suggests
 MEASURED_TEXTS = 16  # times the budget: texts of a larger side, which can hardly fit, are not measured
@@ -88,22 +87,16 @@ class SideStatistics:
 
 
 @dataclass(frozen=True)
-class Inputs:
-    """Both sides of a request with their statistics, and the sink for metrics of tasks."""
+class Inputs(Sides):
+    """Both sides of a request with their statistics."""
 
-    request: Request
-    left: Side
-    right: Side
     statistics: tuple[SideStatistics, SideStatistics]
 
-    @cached_property
-    def sink(self) -> MetricsSink:
-        """The sink for metrics of Python tasks."""
-        return MetricsSink(self.left.frame.sparkSession)
-
-    def checked(self) -> tuple[Side, Side]:
-        """Both sides with `invalid` applied, and without rows that can neither match nor appear."""
-        return self.left.checked(self.request.invalid), self.right.checked(self.request.invalid)
+    @classmethod
+    def of(cls, sides: Sides) -> Inputs:
+        """The sides with their statistics, which a small job collects."""
+        request, left, right = sides.request, sides.left, sides.right
+        return cls(request, left, right, collect_statistics(left, right, request))
 
 
 # Statistics live as long as their DataFrame: a notebook explains, counts, then joins the same one.

@@ -18,10 +18,9 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.joins.interval.api import IntervalPlan, make_plan
 from dovetail.joins.interval.index.answers import COUNT
-from dovetail.joins.interval.plan.choose import choose_counts
-from dovetail.joins.interval.plan.native import NativeRoute
-from dovetail.joins.interval.plan.sides import prepare
-from dovetail.joins.interval.plan.statistics import Inputs, collect_statistics
+from dovetail.joins.interval.plan.choose import choose_counts, native_route
+from dovetail.joins.interval.plan.sides import Sides, prepare
+from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.interval.request import Request as PairRequest
 from dovetail.joins.sets.cover_index import COVERED
@@ -89,7 +88,7 @@ def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
     check_differences(pair.left.scale.kind, "interval_coverage", "left_interval")
     request = replace(pair.request, how="left_anti")  # every left row is kept, and right rows are not
     sides = prepare(pair.left.source, pair.right.source, request)
-    inputs = Inputs(request, *sides, collect_statistics(*sides, request))
+    inputs = Inputs.of(Sides(request, *sides))
     found = covered_rows(inputs)
     if found is not None:
         return _measured(pair, found[0]), inputs, found[1]
@@ -106,13 +105,12 @@ def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
 
 def _covered(pair: Pair, inputs: Inputs) -> DataFrame:
     """Left rows with what the disjoint right rows cover of them, in units of the bounds' numbers."""
-    route, (left, right) = choose_counts(inputs), inputs.checked()
-    assert isinstance(route, NativeRoute), "types without codes"  # noqa: S101  (have one route)
+    left, right = inputs.checked()
     number = Scale(inputs.left.bound_type).number  # times of day are joined as decimals
     low = f"greatest({number(left.start)}, {number(right.start)})"
     shared = f"least({number(left.end)}, {number(right.end)}) - {low}"
     total = f"coalesce(sum(if({right.start} is null, null, {shared})), 0)"
-    return route.counts(left, right, total, COVERED)
+    return native_route(inputs).aggregate(left, right, total, COVERED)
 
 
 def _measured(pair: Pair, found: DataFrame) -> DataFrame:
