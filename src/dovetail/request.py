@@ -403,9 +403,12 @@ def output_names(
     count = Counter(name.lower() for name in (*left_out.values(), *right_out.values()))
     twice = [name for name in (*left_out.values(), *right_out.values()) if count[name.lower()] > 1]
     if twice:
+        alone = len(set(twice)) == len(twice)  # in case
+        same, remedy = (
+            ("differ in case alone", "rename") if alone else ("appear twice", "choose other suffixes, or rename")
+        )
         raise PlanError(
-            f"columns {sorted(set(twice))} would appear twice in the result with suffixes={suffixes!r}; choose other "
-            "suffixes, or rename them.",
+            f"columns {sorted(set(twice))} would {same} in the result with suffixes={suffixes!r}; {remedy} them.",
             argument="suffixes",
         )
     return left_out, right_out

@@ -29,7 +29,9 @@ def verdicts(found: Mapping[str, Sequence[float]]) -> list[Statement]:
     for name in ("online-chains", "online-star"):
         run = load_experiments()[name].run
         assert isinstance(run, Called)
-        parts += run.judge.statements(run.judge.names(Figures({"found": arrays, "indexes": 0.0, "rows": ROWS, "block": BLOCK})))
+        parts += run.judge.statements(
+            run.judge.names(Figures({"found": arrays, "indexes": 0.0, "rows": ROWS, "block": BLOCK}))
+        )
     return parts
 
 

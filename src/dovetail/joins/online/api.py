@@ -55,7 +55,7 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
         on: Equal columns: "k", ["k", "l"], or [("left_k", "right_k")]. Null keys match nothing. A key given by one name
             appears once in the result.
         within: A band: ("price", 0.05), or ("l_price", "r_price", -0.05, 0.05): lo <= right - left <= hi; for dates and
-            times, bounds are timedeltas or texts such as "-10 minutes". It needs no equal columns with diner and pmj.
+            times, bounds are timedeltas, texts such as "-10 minutes", or seconds. It needs no equal columns with diner and pmj.
             If both columns have a watermark, rows that are too late are dropped and counted, and rows leave the state
             once none that may still come can match them.
         relation: The relation between the interval of a left row and that of a right row: "overlapping", "covers",
@@ -197,6 +197,7 @@ def _pair_plan(left: DataFrame, right: DataFrame, request: Request) -> OnlinePla
     """The plan of a request; an invalid request is an error before any job."""
     for name, frame in (("left", left), ("right", right)):
         check_names(f"{name} input", frame, name)
+        arrow_schema(frame)
     left, right, request = named_pair(left, right, request)
     terms, shared = request.terms, {key.right for key in request.keys if key.shared}
     if request.how in ("left_semi", "left_anti"):
@@ -228,6 +229,7 @@ def _tree_plan(frames: Mapping[str, DataFrame], request: MultiRequest) -> Online
     _check_frames(frames)
     for name, frame in frames.items():
         check_names(f"{name} input", frame, "inputs")
+        arrow_schema(frame)
     request = replace(request, on=named_terms(frames, request.on))
     terms, graph = request.terms, join_graph(tuple(frames), request.on)
     names = _output_names(frames, request)

@@ -106,6 +106,9 @@ def _check_distances(kind: T.DataType, request: Request) -> None:
 
 
 def _time_type(frame: DataFrame, left: T.DataType, right: T.DataType) -> T.DataType:
+    if is_text(left) != is_text(right):
+        shown = f"{left.simpleString()} and {right.simpleString()}"
+        raise PlanError(f"on: {shown} do not compare; cast one of them first.", argument="on")
     kind = common_type(frame, "on", left, right, "on")
     if is_text(left) and is_text(right):
         check_texts("on: the columns", [left, right], "on")

@@ -33,6 +33,10 @@ from dovetail.spark.task_errors import MARK
 
 TEXT_TOO = " (text bounds are for interval_join, interval_count, count_overlaps and band_join, all four of one type)"
 OVERLAP = ("overlap_start", "overlap_end", "overlap_length")
+_TOO_LONG = (
+    f"{MARK}DataError: with_overlap: an overlap is longer than 2^63 - 1 units of its bounds, too long for "
+    "overlap_length; shorten the intervals, or leave out with_overlap."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,6 +282,8 @@ def overlap_columns(left: Side, right: Side, request: Request) -> dict[str, str]
     start, end = f"greatest({ls}, {rs})", f"least({le}, {re})"
     apart = f"{ls} is null or {rs} is null or {start} > {end}"
     measured = f"try_subtract({units(kind, end)}, {units(kind, start)})"
+    if not isinstance(kind, (T.FloatType, T.DoubleType)):
+        measured = f"coalesce({measured}, raise_error('{_TOO_LONG}'))"
     asked = asked_type(left.source, request.left_interval)
     wide = isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
     if isinstance(kind, T.DecimalType) and kind.precision == MOST_DIGITS:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
+from decimal import Decimal
 from functools import reduce
 from typing import Any
 
@@ -24,6 +26,7 @@ from dovetail.spark.frames import arrow_type, same_column
 from dovetail.spark.inputs import common_type
 
 _CAST = "dovetail_as_"
+_TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
 Place = tuple[str, str]
 """An input and a column of it."""
 
@@ -86,7 +89,8 @@ def pair_in_common_types(
     if isinstance(near, Band):
         what = f"band on {near.left!r} of left and {near.right!r} of right"
         a, b = casts.compared([("left", near.left), ("right", near.right)], what, "within")
-        near = replace(near, left=a, right=b)
+        lo, hi = _lengths(casts.kind("left", a), (near.lo, near.hi))
+        near = replace(near, left=a, right=b, lo=lo, hi=hi)
     elif isinstance(near, Intervals):
         pairs = [(side, bound) for side, bounds in zip(SIDES, near.bounds, strict=True) for bound in bounds]
         a, b, c, d = casts.compared(pairs, "bounds of intervals", "left_interval")
@@ -103,8 +107,22 @@ def tree_in_common_types(
     for term in on:
         pair = [(names[number], column) for number, column in (parse_end(end, names) for end in term[:2])]
         found = casts.compared(pair, f"on={term[:2]!r}", "on")
-        terms.append((*(f"{name}.{column}" for (name, _), column in zip(pair, found, strict=True)), *term[2:]))
+        near = _lengths(casts.kind(pair[0][0], found[0]), term[2:])
+        terms.append((*(f"{name}.{column}" for (name, _), column in zip(pair, found, strict=True)), *near))
     return casts.frames(), tuple(terms), bool(casts.added)
+
+
+def _lengths(kind: T.DataType | None, bounds: Sequence[Any]) -> Sequence[Any]:
+    """The bounds of a band; for dates and times, numbers as seconds."""
+    if not isinstance(kind, _TIMES):
+        return bounds
+    return [timedelta(seconds=float(one)) if _is_number(one) else one for one in bounds]
+
+
+def _is_number(given: Any) -> bool:
+    """Whether it is a finite number of seconds that a timedelta can have; others are refused later."""
+    number = isinstance(given, (int, float, Decimal)) and not isinstance(given, bool)
+    return number and abs(given) <= timedelta.max.total_seconds()
 
 
 class _Casts:
@@ -152,6 +170,10 @@ class _Casts:
             raise PlanError(f"{what}: {shown} do not compare; cast one of them first.", argument=argument)
         frame = self._inputs[columns[0][0]]
         return reduce(lambda one, other: common_type(frame, what, one, other, argument), kinds)
+
+    def kind(self, name: str, column: str) -> T.DataType | None:
+        """The type of a column that is compared; None if there is none of this name."""
+        return next((field.dataType for field in self.frames()[name].schema if field.name == column), None)
 
     def _kind(self, name: str, column: str) -> T.DataType:
         return self._inputs[name].schema[column].dataType

@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 import pyarrow as pa
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
@@ -290,5 +291,16 @@ def watermarks(frame: DataFrame) -> dict[str, int]:
 
 
 def arrow_schema(frame: DataFrame) -> pa.Schema:
-    """The columns of a frame as Arrow has them."""
-    return pa.schema([pa.field(field.name, arrow_type(field.dataType)) for field in frame.schema])
+    """The columns of a frame as Arrow has them; a `PlanError` for a type that it does not have."""
+
+    def typed(field: T.StructField) -> pa.Field:
+        try:
+            return pa.field(field.name, arrow_type(field.dataType))
+        except PySparkException as error:
+            raise PlanError(
+                f"column {field.name!r} has type {field.dataType.simpleString()}, which Spark does not give to Python; "
+                "cast it first.",
+                argument="columns",
+            ) from error
+
+    return pa.schema([typed(field) for field in frame.schema])

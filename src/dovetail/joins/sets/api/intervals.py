@@ -54,7 +54,7 @@ def expand(start: str | Column, end: str | Column, *, by: Any, after: Any = None
     (7, 15)
     """
     low, high = _column(start), _column(end)
-    return _moved(low, "by", by, back=True), _moved(high, "after", by if after is None else after)
+    return _named(start, end, _moved(low, "by", by, back=True), _moved(high, "after", by if after is None else after))
 
 
 def shift(start: str | Column, end: str | Column, *, by: Any) -> Bounds:
@@ -64,7 +64,7 @@ def shift(start: str | Column, end: str | Column, *, by: Any) -> Bounds:
     >>> calls.select(*dovetail.intervals.shift("start", "end", by=-4)).first()[:]
     (6, 10)
     """
-    return _moved(_column(start), "by", by), _moved(_column(end), "by", by)
+    return _named(start, end, _moved(_column(start), "by", by), _moved(_column(end), "by", by))
 
 
 def trim(start: str | Column, end: str | Column, *, low: Any = None, high: Any = None) -> Bounds:
@@ -79,7 +79,9 @@ def trim(start: str | Column, end: str | Column, *, low: Any = None, high: Any =
     """
     first, last = _column(start), _column(end)
     least, most = fitted(first, low), fitted(last, high)
-    return (
+    return _named(
+        start,
+        end,
         first if low is None else F.when(first < least, least).otherwise(first),
         last if high is None else F.when(last > most, most).otherwise(last),
     )
@@ -93,9 +95,12 @@ def flank(start: str | Column, end: str | Column, *, width: Any, side: Literal["
     (14, 16)
     """
     low, high = _column(start), _column(end)
+    amount = _given("width", width)
+    if not isinstance(amount, (Column, bool)) and amount < type(amount)(0):
+        raise PlanError(f"width={width!r} is below zero; give a length, and the side as side.", argument="width")
     if one_of("side", side, ("left", "right")) == "left":
-        return _moved(low, "width", width, back=True), low
-    return high, _moved(high, "width", width)
+        return _named(start, end, _moved(low, "width", width, back=True), low)
+    return _named(start, end, high, _moved(high, "width", width))
 
 
 def tile(start: str | Column, end: str | Column, *, width: Any, kind: str | T.DataType | None = None) -> Column:
@@ -112,7 +117,7 @@ def tile(start: str | Column, end: str | Column, *, width: Any, kind: str | T.Da
     """
     low, high = _column(start), _column(end)
     if kind is not None:
-        return tiles_of(low, high, _given("width", width), kind)
+        return tiles_of(low, high, _given("width", width), kind).alias("tiles")
     translate_task_errors()
     # Spark puts the expression into its message, and never computes this branch.
     step = F.when(F.lit(True), _step(low, width)).otherwise(F.raise_error(F.lit(_NO_SEQUENCE)))
@@ -125,9 +130,9 @@ def tile(start: str | Column, end: str | Column, *, width: Any, kind: str | T.Da
     tiles = F.when(low <= high, F.transform(every, piece))
     given = None if isinstance(width, Column) else _given("width", width)
     if not isinstance(given, timedelta) or given % timedelta(days=1) == timedelta(0):
-        return tiles
+        return tiles.alias("tiles")
     text = f"width={width!r} is no whole number of days, but bounds are dates; cast them to timestamp_ntz."
-    return _refuse(F.typeof(low) == "date", text, tiles)
+    return _refuse(F.typeof(low) == "date", text, tiles).alias("tiles")
 
 
 def _step(low: Column, width: Any) -> Column:
@@ -172,6 +177,12 @@ def _refuse(condition: Column, text: str, value: Column) -> Column:
     """The value, or a `DataError` of the query; the condition is about types, so that plans do not have it."""
     translate_task_errors()
     return F.when(condition, F.raise_error(F.lit(f"{MARK}DataError: {text}"))).otherwise(value)
+
+
+def _named(start: str | Column, end: str | Column, first: Column, last: Column) -> Bounds:
+    """The new bounds under the names of the old ones, or as start and end if those are Columns."""
+    names = (given if isinstance(given, str) else name for given, name in ((start, "start"), (end, "end")))
+    return tuple(bound.alias(name.rpartition(".")[2]) for bound, name in zip((first, last), names, strict=True))  # type: ignore[return-value]  # two
 
 
 def _column(given: str | Column) -> Column:

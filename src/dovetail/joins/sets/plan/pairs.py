@@ -106,9 +106,12 @@ def coverage(pair: Pair) -> tuple[DataFrame, Inputs, list[str]]:
 def _covered(pair: Pair, inputs: Inputs) -> DataFrame:
     """Left rows with what the disjoint right rows cover of them, in units of the bounds' numbers."""
     left, right = inputs.checked()
-    number = Scale(inputs.left.bound_type).number  # times of day are joined as decimals
+    scale = Scale(inputs.left.bound_type)
+    number = scale.number  # times of day are joined as decimals
     low = f"greatest({number(left.start)}, {number(right.start)})"
     shared = f"least({number(left.end)}, {number(right.end)}) - {low}"
+    if scale.floating:
+        shared = f"nanvl({shared}, 0D)"  # both bounds are the same infinity
     total = f"coalesce(sum(if({right.start} is null, null, {shared})), 0)"
     return native_route(inputs).aggregate(left, right, total, COVERED)
 
