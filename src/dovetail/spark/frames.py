@@ -99,6 +99,8 @@ def arrow_type(kind: T.DataType) -> pa.DataType:
 
 RESERVED = "__dt_"
 """The prefix of our own columns."""
+WATERMARK = "spark.watermarkDelayMs"
+"""The metadata of a column with a watermark, in which Spark keeps its delay."""
 
 
 def quoted(name: str) -> str:

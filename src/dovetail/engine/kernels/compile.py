@@ -268,8 +268,3 @@ def _on_disk(compiled: Any) -> bool:
         return False
     with _locked(Path(cache.cache_path), exclusive=False):
         return Path(cache.cache_path).is_dir() and bool(cache._cache_file._load_index())  # type: ignore[no-untyped-call]  # numba's
-
-
-def compiled_signatures() -> dict[str, int]:
-    """For each kernel how many versions, one a combination of argument types, this process holds."""
-    return {f"{k.py_func.__module__}.{k.py_func.__qualname__}": len(k.signatures) for k in _KERNELS}

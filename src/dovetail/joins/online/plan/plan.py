@@ -28,7 +28,7 @@ from dovetail.joins.online.plan.buckets import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import RELOADS, Terms
 from dovetail.joins.online.unmatched import is_row_number
-from dovetail.spark.frames import arrow_type
+from dovetail.spark.frames import WATERMARK, arrow_type
 from dovetail.spark.hosts.batch import bucket_frame
 from dovetail.spark.hosts.stateful import stateful_frame
 from dovetail.spark.inputs import collation_key, collation_of
@@ -38,7 +38,6 @@ from dovetail.spark.task import MetricsSink
 _END = "dovetail_end_of_input"
 _RELOADS = "once one input is left, memory is for rows of the others, which are reloaded from disk"
 _COLLATED = "dovetail_collation_key_"
-_WATERMARK = "spark.watermarkDelayMs"
 _STATE_STORE = "spark.sql.streaming.stateStore"
 End = Column | Mapping[str, Column] | None
 
@@ -285,7 +284,7 @@ def watermarks(frame: DataFrame) -> dict[str, int]:
     """The columns of a stream with a watermark, and their delay in milliseconds."""
     if not frame.isStreaming:
         return {}
-    found = ((field.name, (field.metadata or {}).get(_WATERMARK)) for field in frame.schema)
+    found = ((field.name, (field.metadata or {}).get(WATERMARK)) for field in frame.schema)
     return {name: int(delay) for name, delay in found if delay is not None}
 
 

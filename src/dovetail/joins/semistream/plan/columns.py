@@ -18,11 +18,10 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.request import DeadLetter, Park, Request, key_pairs
 from dovetail.joins.semistream.within import PairCheck, Within, order_kind
 from dovetail.request import Key, known_column, output_names, wanted_columns
-from dovetail.spark.frames import arrow_type, check_names, same_column
+from dovetail.spark.frames import WATERMARK, arrow_type, check_names, quoted, same_column
 from dovetail.spark.inputs import refuse_collated
 
 KEY = "dovetail_key_"
-WATERMARK = "spark.watermarkDelayMs"
 _UNITS = ("s", "ms", "us", "ns")
 
 
@@ -53,11 +52,6 @@ def without_watermarks(output: T.StructType) -> T.StructType:
     """Rows that waited may be older than any watermark; what follows must set its own."""
     fields = [(f, {k: v for k, v in (f.metadata or {}).items() if k != WATERMARK}) for f in output]
     return T.StructType([T.StructField(f.name, f.dataType, f.nullable, metadata) for f, metadata in fields])
-
-
-def quoted(name: str) -> str:
-    """The name as Spark must be given it."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Columns:

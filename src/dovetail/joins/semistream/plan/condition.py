@@ -26,10 +26,10 @@ from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.attempt import Attempt
-from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, quoted, without_watermarks
+from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, without_watermarks
 from dovetail.joins.semistream.plan.task import EnrichTask
 from dovetail.joins.semistream.request import DeadLetter, Drop, Request
-from dovetail.spark.frames import Batches, arrow_type, has_subqueries
+from dovetail.spark.frames import Batches, arrow_type, has_subqueries, quoted
 from dovetail.spark.hosts.batch import mapped_frame
 
 _MATCHED, _FIRST, _HOLDS, _PART = (f"{KEY}{name}" for name in ("matched", "first", "holds", "part"))
