@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
@@ -51,6 +50,7 @@ from dovetail.spark.frames import arrow_type, check_names, same_column
 from dovetail.spark.hosts.batch import exchange_by_hash, exchange_by_range, mapped_frame, numbered, one_partition
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
+from dovetail.spark.task import TaskAttempt
 
 REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
 
@@ -209,8 +209,7 @@ def _laid_out(df: DataFrame, key: Sequence[str], order: PageOrder, frequency: st
 
 def reported(work: Place, write: Callable[[int], dict[str, Any] | None]) -> Iterator[pa.RecordBatch]:
     """The report of what a task writes, by its number; a fault of the rows or the disk is reported, not retried."""
-    context = TaskContext.get()
-    number = context.partitionId() if context else 0
+    number = TaskAttempt.here().partition
     try:
         report = write(number)
     except DataError as error:
