@@ -6,6 +6,7 @@ Imports inside functions count. Imports that only a type checker sees do not: no
 from __future__ import annotations
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -142,6 +143,25 @@ def _inside(name: str, part: str, imported_name: str) -> list[str]:
     if part == "spark" and is_spark_face(imported_name):
         return [f"spark must not import dovetail.{imported_name}, which imports spark"]
     return [] if RANKS[other] < RANKS[part] else [f"{part} must not import dovetail.{other}"]
+
+
+def families_named(text: str) -> list[str]:
+    """Modules of families that code names in a string, to import them later; docstrings do not count."""
+    tree = ast.parse(text)
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    texts = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in prose)
+    names = re.compile(r"\b(" + "|".join(FAMILIES).replace(".", r"\.") + r")\.\w")
+    return [each for each in texts if isinstance(each, str) and names.search(each)]
+
+
+@pytest.mark.parametrize("path", [path for path in sources() if part_of(name_of(path)).startswith(("engine", "spark"))])
+def test_engine_and_hosts_name_no_family(path: Path) -> None:
+    assert families_named(path.read_text(encoding="utf-8")) == []
+
+
+def test_a_family_that_is_named_is_found() -> None:
+    named = '"""As joins.online.api."""\nLOADED = ("dovetail.joins.online.api",)\nFIRST = ("xml.kernels",)'
+    assert families_named(named) == ["dovetail.joins.online.api", "xml.kernels"]
 
 
 HOSTED = {
