@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from dovetail.engine.exchange.bundles import BundledDelivery
 from dovetail.engine.kernels.arrays import I64, Bool
-from dovetail.engine.kernels.pieces import pieces_of
+from dovetail.engine.kernels.search import pieces_of
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError, Specification

@@ -19,7 +19,7 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.rows.columns import nbytes, take_columns, taken_bytes
-from dovetail.engine.rows.packing import as_schema, in_chunks, unpack_rows
+from dovetail.engine.rows.packing import as_schema, in_chunks, packed_rows, unpack_rows
 
 ROWS = "__dt_rows"
 _CHUNK_SHARE, _CHUNK_LIMIT = 8, 32 << 20  # of the budget: a chunk is held, ordered and serialised at one time
@@ -127,11 +127,7 @@ class BundledDelivery(Delivery):
 
 def serialized(rows: pa.RecordBatch, firsts: I64) -> pa.Array:
     """The rows from each of these numbers to the next, as binary values."""
-    edges = [*firsts.tolist(), rows.num_rows]
-    parts = [rows.slice(first, last - first).serialize() for first, last in pairwise(edges)]
-    offsets = np.cumsum([0, *(part.size for part in parts)], dtype=np.int32)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(b"".join(map(memoryview, parts)))]
-    return pa.Array.from_buffers(pa.binary(), len(parts), buffers)
+    return packed_rows(rows.slice(first, last - first) for first, last in pairwise([*firsts.tolist(), rows.num_rows]))
 
 
 def opened(bundles: pa.RecordBatch, schemas: Mapping[str, pa.Schema]) -> Iterator[tuple[str, pa.RecordBatch]]:

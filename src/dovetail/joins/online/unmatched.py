@@ -98,7 +98,7 @@ class RowBits:
 
     def mark(self, numbers: I64) -> Bool:
         """Mark these rows; for each number, whether the row was not marked before."""
-        from dovetail.joins.online.kernels.bits import mark_bits  # workers that only pack rows do not need the kernels
+        from dovetail.joins.online.kernels.rows import mark_bits  # workers that only pack rows do not need the kernels
 
         fresh = np.empty(len(numbers), np.bool_)
         for chunk, at, places in _by_chunk(numbers):
