@@ -1,7 +1,8 @@
 """Counts the files of the package that one public call visits, from the call to the kernels and back.
 
 `python -m bench.walks [CALL ...] [--files]`: each call runs in a process of its own, twice, and the second time counts:
-every file of which a function ran, on the driver or in a worker. Kernels run as plain Python, so that they are seen.
+every file of which a function ran, on the driver or in a worker. Kernels run as plain Python, so that they are seen;
+those of `enrich` are compiled, because they rely on the width of their numbers, and only their callers are seen.
 """
 
 from __future__ import annotations
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
 _PLACE = "DOVETAIL_WALK"
 _ROOT = str(Path(__file__).parents[1])
 _PACKAGE = f"{_ROOT}/src/dovetail/"
-_STARTS = ("spark/ahead.py", "spark/daemon.py", "spark/warm.py", "spark/hosts/resident/process.py")
-"""What starts workers runs beside a call and is not counted."""
+_STARTS = (
+    "engine/cache.py", "engine/processor.py", "spark/ahead.py", "spark/daemon.py", "spark/warm.py",
+    "spark/hosts/resident/process.py",
+)  # fmt: skip
+"""Starts of workers run beside a call and are not counted."""
 
 
 def watch() -> None:
@@ -102,6 +106,9 @@ CALLS: dict[str, Callable[[SparkSession, Path], Any]] = {
 }
 
 
+_COMPILED = "enrich, micro-batch"
+
+
 def _child(name: str, place: Path) -> None:
     import dovetail
 
@@ -119,7 +126,12 @@ def walk(name: str) -> tuple[set[str], set[str]]:
         place = Path(folder)
         (place / "sitecustomize.py").write_text("from bench.walks import watch\nwatch()\n")
         path = os.pathsep.join([folder, _ROOT, f"{_ROOT}/src"])
-        own = {_PLACE: folder, "PYTHONPATH": path, "NUMBA_DISABLE_JIT": "1", "DOVETAIL_CALIBRATE": "off"}
+        own = {
+            _PLACE: folder,
+            "PYTHONPATH": path,
+            "NUMBA_DISABLE_JIT": str(int(name != _COMPILED)),
+            "DOVETAIL_CALIBRATE": "off",
+        }
         code = f"import pathlib; from bench import walks; walks._child({name!r}, pathlib.Path({folder!r}))"
         process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, **own}, stdout=sys.stderr)  # noqa: S603  (our own module)
         if process.wait():
