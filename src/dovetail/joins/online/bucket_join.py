@@ -297,8 +297,8 @@ class Running:
         except BudgetExceeded as error:
             limit = format_bytes(self.operator.budget.limit)
             raise BudgetExceeded(
-                f"what is owed cannot be settled inside {limit}; start again from the same checkpoint with more "
-                f"memory=. {error}"
+                f"the pending results of rows on disk cannot be computed within {limit}; restart the query from the "
+                f"same checkpoint with more memory=. {error}"
             ) from error
         self.owed = False
 

@@ -121,7 +121,7 @@ class RowBits:
         self._changed.clear()
 
     def forget(self, first: int, until: int) -> range:
-        """Drop the bits of the rows from `first` to before `until`; returns the chunks that nobody needs any more."""
+        """Drop the bits of the rows from `first` to before `until`; returns the chunks that are no longer needed."""
         gone = range(first >> _SHIFT, until >> _SHIFT)
         for chunk in [chunk for chunk in self._held if chunk in gone]:
             del self._held[chunk]

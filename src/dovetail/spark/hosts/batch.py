@@ -39,7 +39,7 @@ def task_frame(rows: DataFrame, join: Join, task: Any, sink: MetricsSink, output
 
 
 def mapped_frame(rows: DataFrame, function: Callable[[Batches], Batches], output: Iterable[T.StructField]) -> DataFrame:
-    """What a function makes of the batches of each partition, as a lazy DataFrame with these columns."""
+    """The results of a function over the batches of each partition, as a lazy DataFrame with these columns."""
     return map_in_arrow(rows, function, T.StructType(list(output)))
 
 

@@ -1,4 +1,4 @@
 """Kernels of the XML scan."""
 
-FIRST = ("attributes", "codes", "markup", "names", "plain", "scan", "values")
+FIRST = ("plain", "scan")
 """Modules whose kernels the default algorithms run: they are compiled first."""

@@ -28,7 +28,7 @@ from dovetail.spark.hosts.batch import mapped_frame, task_frame
 from dovetail.spark.task import MetricsSink, TaskAttempt
 
 MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
-ROW_GROUP, GROUP_BYTES = 1 << 17, 8 << 20  # a row group is complete with so many rows or bytes
+ROW_GROUP, GROUP_BYTES = 1 << 17, 8 << 20  # a row group is complete with either
 ENCODED_ROWS = 1 << 14  # rows of a column that are encoded at once; Arrow's 1,024 take a twentieth longer
 
 
