@@ -39,13 +39,19 @@ def watch() -> None:
         name, is_function = code.co_filename, code.co_flags & 1  # and not the body of a module or a class
         if event != "call" or not is_function or name in seen or not name.startswith(_PACKAGE):
             return
-        if (place / "on").exists():
+        if (place / "on").exists() and not _is_import(frame):
             seen.add(name)
             with (place / f"seen-{os.getpid()}").open("a") as file:
                 file.write(name.removeprefix(_PACKAGE) + "\n")
 
     threading.setprofile(visit)
     sys.setprofile(visit)
+
+
+def _is_import(frame: Any) -> bool:
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    return frame is not None and frame.f_code.co_filename.startswith(_PACKAGE)
 
 
 def _intervals(spark: SparkSession, algorithm: str) -> DataFrame:
@@ -91,8 +97,9 @@ def _xquery(spark: SparkSession, place: Path) -> None:
         Weather(stations=4, years=1).write(str(place / "weather"))
     query = """for $s in collection("/stations")/stationCollection/station
                for $r in collection("/sensors")/dataCollection/data
-               where $s/id eq $r/station and $r/dataType eq "TMAX"
+               where $s/id eq $r/station and $r/dataType eq "{kind}"
                return xs:integer($r/value)"""
+    query = query.replace("{kind}", "TMIN" if (place / "on").exists() else "TMAX")  # a known plan is not made again
     names = {f"/{name}": f"{place}/weather/{name}" for name in ("sensors", "stations")}
     dovetail.xquery(spark, query, names).collect()
 
