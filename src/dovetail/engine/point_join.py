@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.exchange.bundles import BundledDelivery
+from dovetail.engine.exchange.delivery import BundledDelivery
 from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.kernels.search import pieces_of
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes

@@ -20,8 +20,20 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.exchange.bundles import ROWS, Bundling, Copied, InColumn, Placement, bundle_rows
-from dovetail.engine.exchange.delivery import CELL, LEFT, RIGHT, SIDE, SIDES, Places
+from dovetail.engine.exchange.delivery import (
+    CELL,
+    LEFT,
+    RIGHT,
+    ROWS,
+    SIDE,
+    SIDES,
+    Bundling,
+    Copied,
+    InColumn,
+    Placement,
+    Places,
+    bundle_rows,
+)
 from dovetail.engine.exchange.packets import FIRST, Packing, pack_rows
 from dovetail.engine.metrics import Metrics
 from dovetail.spark.frames import RESERVED, Batches, arrow_type, map_in_arrow, quoted
