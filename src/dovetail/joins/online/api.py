@@ -25,7 +25,6 @@ from dovetail.joins.online.plan.plan import (
     Named,
     OnlinePlan,
     arrow_schema,
-    quoted,
     with_collation_keys,
 )
 from dovetail.joins.online.plan.task import CHANGE_COLUMN
@@ -36,7 +35,7 @@ from dovetail.request import (
     takes,
     wanted_columns,
 )
-from dovetail.spark.frames import arrow_type, check_names
+from dovetail.spark.frames import arrow_type, check_names, column_of
 from dovetail.spark.inputs import check_collations
 
 _PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
@@ -344,7 +343,7 @@ def _pair_by_intervals(
                     argument=f"{SIDES[side]}_interval",
                 )
             added = (f"{_BOUND_OF}{start}_start", f"{_BOUND_OF}{start}_end")
-            fields = [quoted(start).getField(f.name).alias(new) for f, new in zip(kind.fields, added, strict=True)]
+            fields = [column_of(start).getField(f.name).alias(new) for f, new in zip(kind.fields, added, strict=True)]
             frames[side], bounds[side], nested = frames[side].select("*", *fields), added, True
         elif start == end:
             relation = replace(relation, **{f"{SIDES[side]}_closed": "both"})  # type: ignore[arg-type]  # one of two names

@@ -36,7 +36,7 @@ from dovetail.engine.exchange.delivery import (
 )
 from dovetail.engine.exchange.packets import FIRST, Packing, pack_rows
 from dovetail.engine.metrics import Metrics
-from dovetail.spark.frames import RESERVED, Batches, arrow_type, map_in_arrow, quoted
+from dovetail.spark.frames import RESERVED, Batches, arrow_type, column_of, map_in_arrow, quoted
 from dovetail.spark.hosts.exchange import ORDER, PACKED, BucketedInputs, Packet, pack
 from dovetail.spark.task import MetricsSink
 
@@ -220,9 +220,9 @@ def _tagged(side: Placed, tag: int, own: dict[str, str], kinds: dict[str, T.Data
     """The rows with their side, their partition and their columns in their places, and nulls in the other places."""
 
     def column(place: str) -> Column:
-        return F.col(quoted(own[place])) if place in own else F.lit(None).cast(kinds[place])
+        return column_of(own[place]) if place in own else F.lit(None).cast(kinds[place])
 
-    tags = F.lit(tag).cast("byte").alias(SIDE), F.col(quoted(side.cell)).cast("int").alias(CELL)
+    tags = F.lit(tag).cast("byte").alias(SIDE), column_of(side.cell).cast("int").alias(CELL)
     return side.rows.select(*tags, *(column(place).alias(place) for place in kinds))
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
@@ -46,7 +46,7 @@ from dovetail.joins.semistream.master.page_file.writer import (
     with_clashes,
 )
 from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder, check_order
-from dovetail.spark.frames import arrow_type, check_names, same_column
+from dovetail.spark.frames import arrow_type, check_names, column_of, same_column
 from dovetail.spark.hosts.batch import exchange_by_hash, exchange_by_range, mapped_frame, numbered, one_partition
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
@@ -150,11 +150,6 @@ def arrow_schema(df: DataFrame) -> pa.Schema:
 def same_columns(df: DataFrame, names: str | Sequence[str]) -> tuple[str, ...]:
     """The columns of these names, in any case where it does not count."""
     return tuple(same_column(df, name) for name in ((names,) if isinstance(names, str) else names))
-
-
-def column_of(name: str) -> Column:
-    """The column of this name, whatever characters it has."""
-    return F.col("`" + name.replace("`", "``") + "`")
 
 
 def _with_keys(df: DataFrame, form: KeyForm) -> tuple[DataFrame, DataFrame, int]:

@@ -37,9 +37,9 @@ from dovetail.joins.semistream.master.page_file.generation import (
 from dovetail.joins.semistream.master.page_file.holds import prune
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.build import REPORT, collected, column_of, reported
+from dovetail.joins.semistream.plan.build import REPORT, collected, reported
 from dovetail.joins.semistream.versions import VersionLog, default_log
-from dovetail.spark.frames import arrow_type, parallelism
+from dovetail.spark.frames import arrow_type, column_of, parallelism
 from dovetail.spark.hosts.batch import exchange_by_id, mapped_frame
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
