@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from dovetail.joins.interval.request import Algorithm
+
 _PLACE = "DOVETAIL_WALK"
 _ROOT = str(Path(__file__).parents[1])
 _PACKAGE = f"{_ROOT}/src/dovetail/"
@@ -54,7 +56,7 @@ def _is_import(frame: Any) -> bool:
     return frame is not None and frame.f_code.co_filename.startswith(_PACKAGE)
 
 
-def _intervals(spark: SparkSession, algorithm: str) -> DataFrame:
+def _intervals(spark: SparkSession, algorithm: Algorithm) -> DataFrame:
     from dovetail import interval_join
 
     left, right = (
