@@ -51,9 +51,12 @@ def watch() -> None:
 
 
 def _is_import(frame: Any) -> bool:
-    while frame is not None and frame.f_code.co_name != "<module>":
+    """Whether a module of the package is being imported, other than the program that is run."""
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and frame.f_globals["__name__"].startswith("dovetail."):
+            return True
         frame = frame.f_back
-    return frame is not None and frame.f_code.co_filename.startswith(_PACKAGE)
+    return False
 
 
 def _intervals(spark: SparkSession, algorithm: Algorithm) -> DataFrame:
