@@ -226,6 +226,8 @@ def parse_ms(argument: str, given: str | float) -> int:
 
 
 Distance = int | float | Decimal | timedelta
+Closed = Literal["left", "right", "both", "neither"]
+CLOSED: tuple[Closed, ...] = get_args(Closed)
 """How far apart two values are: a number, or a length of time."""
 
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from dovetail.engine.kernels.arrays import int64s
-from dovetail.joins.asof.carried import Carried
+from dovetail.joins.asof.cells import Carried
 from dovetail.joins.asof.operator import AsofJoin, Direction, Tie
 
 HOT, OTHER = 5, 9

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.joins.asof.placement import ByTime
+from dovetail.joins.asof.cells import ByTime
 
 INF = float("inf")
 DAY = datetime(2020, 5, 1)

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.engine.exchange.bundles import ROWS, BundledDelivery, Bundling, InColumn, bundle_rows
-from dovetail.engine.exchange.delivery import CELL
+from dovetail.engine.exchange.delivery import CELL, ROWS, BundledDelivery, Bundling, InColumn, bundle_rows
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics

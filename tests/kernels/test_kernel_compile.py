@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests import compiled
 
 from dovetail.engine.cache import cache_dir
 from dovetail.engine.kernels import compile as compiling
@@ -156,10 +157,12 @@ def test_importing_the_package_settles_numbas_directory(tmp_path):
     assert answer(started(script, tmp_path / "c", NUMBA_CACHE_DIR="elsewhere"))[0] == "elsewhere"
 
 
-WARM_THEN_WORK = """
+WARM_THEN_WORK = (
+    f"{Path(compiled.__file__).read_text()}\n"
+    + """
 import json
 import numpy as np
-from dovetail.engine.kernels.compile import cold_kernels, compiled_signatures, warm
+from dovetail.engine.kernels.compile import cold_kernels, warm
 
 n_warm = warm()
 before, cold = compiled_signatures(), cold_kernels()
@@ -195,6 +198,7 @@ for memory in (data, data[1:], data.view(np.int64), data.reshape(-1, 8)):
 after = compiled_signatures()
 print(json.dumps({"n": n_warm, "all": len(before), "cold": cold, "new": [k for k in before if before[k] != after[k]]}))
 """
+)
 
 
 def test_after_warming_nothing_is_cold_and_no_work_compiles(tmp_path):
@@ -220,4 +224,4 @@ def test_warming_runs_what_was_registered_and_counts_what_is_ready(monkeypatch):
     register_warmup(lambda: calls.append(double(21)))
     assert warm() == 1
     assert calls == [42]
-    assert list(compiling.compiled_signatures().values()) == [1]
+    assert list(compiled.compiled_signatures().values()) == [1]

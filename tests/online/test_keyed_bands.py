@@ -17,12 +17,12 @@ from tests.online.schedules import EVERY
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.relation import Closed
 from dovetail.joins.online.graph import Band, opened
 from dovetail.joins.online.operators import MULTIWAY
 from dovetail.joins.online.operators.diner import Diner
 from dovetail.joins.online.operators.merge_joins import ProgressiveMergeJoin
 from dovetail.joins.online.sizes import Sizes
+from dovetail.request import Closed
 
 ROWS = 40
 DAY, NOON = dt.date(2026, 3, 1), dt.datetime(2026, 3, 1, 12)

@@ -18,12 +18,13 @@ from tests.online.test_keyed_bands import driven, with_least
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.relation import CLOSED, RELATIONS, Relation
+from dovetail.joins.interval.relation import RELATIONS, Relation
 from dovetail.joins.online.bucket_join import Pair
 from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.request import OnlineJoinOptions
 from dovetail.joins.online.sizes import Sizes
+from dovetail.request import CLOSED
 
 ROWS = 40
 NOON = dt.datetime(2026, 3, 1, 12)

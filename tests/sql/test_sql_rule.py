@@ -17,11 +17,13 @@ import dovetail
 import oracle
 from dovetail.errors import ConfigError
 from dovetail.spark import catalyst
-from dovetail.spark.catalyst import LEAST_PAIRS, SWITCH, WIDTHS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+SWITCH = "spark.dovetail.rangeJoin"
+LEAST_PAIRS = "spark.dovetail.rangeJoin.leastPairs"
+WIDTHS = "spark.dovetail.rangeJoin.widths"
 SCHEMA = "id long, k int, start int, end int, v int"
 
 

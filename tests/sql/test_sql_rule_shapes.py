@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
-from tests.sql.test_sql_rule import SCHEMA, bag, query, rows
+from tests.sql.test_sql_rule import LEAST_PAIRS, SCHEMA, SWITCH, WIDTHS, bag, query, rows
 
 import dovetail
-from dovetail.spark.catalyst import LEAST_PAIRS, SWITCH, WIDTHS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -16,8 +16,7 @@ import pyarrow.parquet as pq
 
 from bench.context import BenchContext
 from bench.experiments.interval.runs import AMPLE, JOINS, ROWS_A_BATCH, Side, TopOverlaps, pairs
-from dovetail.engine.exchange.bundles import opened
-from dovetail.engine.exchange.delivery import CELL, SIDES
+from dovetail.engine.exchange.delivery import CELL, SIDES, opened
 from dovetail.engine.kernels.arrays import int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError

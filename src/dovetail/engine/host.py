@@ -77,9 +77,9 @@ def run_local(
 ) -> LocalRun:
     """The result of a join over local inputs, batch by batch; the operator is closed at the end, also after failures.
 
-    A side without any batch needs its schema in `schemas`. With `rows_per_call` at most so many result rows come
-    between two batches that are taken from the inputs, and in a pause; the rest follows later, and batches that arrive
-    meanwhile wait on disk. The host checks the operator: results must have the announced schema, and the closed
+    A side without any batch needs its schema in `schemas`. With `rows_per_call` at most that number of result rows
+    comes between two batches that are taken from the inputs, and in a pause; the rest follows later, and batches that
+    arrive meanwhile wait on disk. The host checks the operator: results must have the announced schema, and the closed
     operator must have released all memory; otherwise `OperatorError`.
     """
     if set(inputs) != set(spec.sides):

@@ -1,7 +1,7 @@
-"""Defines the contract of joins: a frozen specification opens a running operator, and a host drives it.
+"""Defines the operator contract: a specification describes a join, `open` starts it, and a host drives it.
 
-Each ability that only some operators have is a capability with a name and one method: `Ends`, `Drains`, `Snapshots`,
-`Restores`, `Retires`, `Resizes`. A host asks for a capability, never for a class.
+Every operator has push, idle, finish and close. What only some can do is a protocol of one method: `Ends`, `Drains`,
+`Snapshots`, `Restores`, `Retires`, `Resizes`. A host tests for a protocol, never for a class.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Operator(Protocol):
         ...
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yields all owed results; all inputs have ended."""
+        """Yields all pending results; all inputs have ended."""
         ...
 
     def close(self) -> None:
@@ -73,18 +73,18 @@ class Operator(Protocol):
 
 @runtime_checkable
 class Ends(Protocol):
-    """The capability to use memory otherwise once some inputs have ended."""
+    """The capability to reuse the memory of inputs that have ended."""
 
     def end(self, side: str) -> None:
-        """Note that no more batches of this side come; it may be said more than once."""
+        """Note that no more batches of this side come; the call may be repeated."""
         ...
 
 
 class Drains(Protocol):
-    """The capability to produce all owed results without ending."""
+    """The capability to produce all pending results before the inputs have ended."""
 
     def drain(self) -> Iterator[pa.RecordBatch]:
-        """Yields all owed results of the rows pushed so far; more rows may follow."""
+        """Yields all pending results of the rows pushed so far; more rows may follow."""
         ...
 
 
@@ -108,7 +108,7 @@ class Retires(Protocol):
     """The capability to drop the oldest rows."""
 
     def retire(self, until: int) -> None:
-        """Drop rows that arrived up to this tick of the operator's clock; no result may be owed."""
+        """Drop rows that arrived up to this tick of the operator's clock; no result may be pending."""
         ...
 
 
@@ -170,7 +170,7 @@ class OperatorBase(ABC):
 
     @abstractmethod
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """Yields all owed results; all inputs have ended."""
+        """Yields all pending results; all inputs have ended."""
 
     def close(self) -> None:
         """Close what this operator owns and record the peak of its memory."""

@@ -20,9 +20,9 @@ from typing import Literal, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.exchange.bundles import BundledDelivery
+from dovetail.engine.exchange.delivery import BundledDelivery
 from dovetail.engine.kernels.arrays import I64, Bool
-from dovetail.engine.kernels.pieces import pieces_of
+from dovetail.engine.kernels.search import pieces_of
 from dovetail.engine.memory import MemoryBudget, Reservation, format_bytes
 from dovetail.engine.metrics import Metrics
 from dovetail.engine.operator import OperatorBase, OperatorError, Specification
@@ -37,7 +37,7 @@ from dovetail.errors import BudgetExceeded
 
 RIGHT_SHARE, LEFT_SHARE, KEYS_SHARE, ANSWER_SHARE, MATCH_SHARE = 1 / 2, 3 / 16, 1 / 8, 1 / 8, 1 / 64
 """Of the budget: right rows being indexed, left rows that wait, distinct keys, answers, matches; the rest: blocks."""
-SAMPLE_ROWS = 4096  # right rows from which boundaries are chosen
+_BOUNDARY_ROWS = 4096  # right rows from which boundaries are chosen
 MOST_PIECES = 16
 BATCH_SHARE = 0.25  # share of a task's budget that is kept free for the current batch, at most
 PIECE_ROOM = 1.5  # pieces are not equal: there is room for this many times the rows
@@ -292,7 +292,7 @@ class PointJoinOperator(OperatorBase):
 
     def _points(self, rights: _Rows) -> tuple[I64, I64]:
         """Distinct (hash, time) of a sample of the right rows, in order."""
-        step = max(1, rights.rows // SAMPLE_ROWS)
+        step = max(1, rights.rows // _BOUNDARY_ROWS)
         hashes, times, seen = [], [], 0
         for rows in rights.read():
             chosen = np.arange(-seen % step, rows.num_rows, step)

@@ -17,7 +17,6 @@ from dovetail.joins.interval.plan.band import band_join
 from dovetail.request import parse_how
 from dovetail.rewrite.conditions import Comparison, Condition, Inequalities, find_inequalities, found_comparisons
 from dovetail.rewrite.interval import (
-    FLOATS,
     NO_VALUE,
     Joined,
     Pair,
@@ -33,6 +32,7 @@ from dovetail.rewrite.interval import (
 )
 from dovetail.rewrite.query import NO_PREDICATE, RecognisedInequality
 from dovetail.spark.frames import quoted
+from dovetail.spark.inputs import FLOATS
 
 MOST = 4  # inequalities that are joined by; others remain conditions
 

@@ -44,7 +44,7 @@ from dovetail.rewrite.names import Term
 from dovetail.rewrite.query import NO_PREDICATE, Part, Query, Recognised
 from dovetail.rewrite.text import expression
 from dovetail.spark.frames import is_connect, quoted
-from dovetail.spark.inputs import BOUND_TYPES
+from dovetail.spark.inputs import BOUND_TYPES, FLOATS
 
 KEY_TYPES = (
     *(T.ByteType, T.ShortType, T.IntegerType, T.LongType, T.BooleanType, T.FloatType, T.DoubleType, T.DecimalType),
@@ -366,7 +366,6 @@ def conditions_as_reported(found: Found, residual: Sequence[Term]) -> tuple[tupl
 
 
 INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-FLOATS = (T.FloatType, T.DoubleType)
 PROBE_ROWS = 200
 FAR = "1e300D"
 

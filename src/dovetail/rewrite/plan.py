@@ -316,7 +316,7 @@ def _all_planned(query: Query) -> None:
 
 
 def _instead_of_exists(source: Source, call: Piece) -> str:
-    """What to write instead of EXISTS around a call, if it stands in one."""
+    """A hint for a call inside EXISTS: the text to write instead; empty elsewhere."""
     around = [a for a, b in source.partner.items() if a < call.start < b and source.kind(a - 1) is T.EXISTS]
     if not around:
         return ""

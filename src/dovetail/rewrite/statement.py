@@ -63,7 +63,7 @@ class Statement:
 
 
 def plan_statement(spark: SparkSession, query: str, views: Views, planned: Planned) -> Statement:
-    """What is not one SELECT query, with what we know in it planned.
+    """A statement that is not one SELECT query, with the queries in it that have our joins planned.
 
     `UnsupportedError` for joins in it that Spark does not know, and for statements that would keep a view of ours.
     """

@@ -16,7 +16,6 @@ from __future__ import annotations
 import gc
 import importlib
 import importlib.machinery
-import importlib.util
 import os
 import shutil
 import signal
@@ -24,7 +23,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -88,11 +87,19 @@ def start_resident() -> None:
 
 
 def load_tasks() -> None:
-    """Loads what tasks of XQuery import, which each new worker would import by itself otherwise."""
-    if importlib.util.find_spec("lxml") is None:
-        return  # comes with an extra; without it there are no such tasks
-    with quiet():
-        from dovetail.xml.execute import scan_task  # noqa: F401  (for the workers that are forked)
+    """Imports the modules in `TASKS` of each family, which each new worker would import by itself otherwise."""
+    for name in registered("TASKS"):
+        # An extra may be missing; without it there are no such tasks.
+        with quiet(), suppress(ModuleNotFoundError):
+            importlib.import_module(name)
+
+
+def registered(constant: str) -> Iterator[str]:
+    """The modules that families name in this constant of their package; a family is a package that has kernels."""
+    from dovetail.engine.cache import PACKAGE, kernel_files
+
+    for family in sorted({file.parents[1] for file in kernel_files()}):
+        yield from getattr(importlib.import_module(".".join((PACKAGE.name, *family.parts))), constant, ())
 
 
 def spare_collections() -> None:
@@ -156,8 +163,6 @@ _LOADED = (
     "dovetail.spark.hosts.resident.client",
 )
 """Modules that the first task of every worker would import."""
-_OF_TASKS = ("dovetail.spark.hosts.stateful", "dovetail.joins.online.api", "dovetail.joins.semistream.plan.task")
-"""Modules that tasks of streams import: the interpreter that was started ahead has time for them."""
 
 
 def load() -> None:
@@ -179,7 +184,8 @@ def load_first() -> Iterator[str]:
     """Loads what tasks import, and kernels that are on disk, in steps; garbage collections spare it."""
     from dovetail.engine.cache import is_prepared
 
-    for name in _OF_TASKS:
+    # What tasks of streams import: the interpreter that was started ahead has time for it.
+    for name in ("dovetail.spark.hosts.stateful", *registered("TASKS_AHEAD")):
         with quiet():
             importlib.import_module(name)
         yield name

@@ -11,7 +11,8 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.pandas.types import to_arrow_type
 
@@ -99,11 +100,18 @@ def arrow_type(kind: T.DataType) -> pa.DataType:
 
 RESERVED = "__dt_"
 """The prefix of our own columns."""
+WATERMARK = "spark.watermarkDelayMs"
+"""The metadata of a column with a watermark, in which Spark keeps its delay."""
 
 
 def quoted(name: str) -> str:
     """A column name as a SQL identifier."""
     return "`" + name.replace("`", "``") + "`"
+
+
+def column_of(name: str) -> Column:
+    """The column of this exact name, with any characters."""
+    return F.col(quoted(name))
 
 
 def unquoted(identifier: str) -> str:

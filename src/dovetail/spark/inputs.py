@@ -47,6 +47,7 @@ BOUND_TYPES = (
     T.TimeType,
 )
 """Types of bounds and times: they have an order, and differences."""
+FLOATS = (T.FloatType, T.DoubleType)
 _WIDTHS = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "decimal": 16}
 _TEXT_BYTES = 32  # a value without a fixed width is taken at this
 _MOST_FILES = 1_000  # of an input whose plan is recognised again
@@ -395,7 +396,7 @@ def distance_units(
         )
     if up:
         return -distance_units(argument, -given, kind, asked)
-    if isinstance(kind, (T.FloatType, T.DoubleType)):
+    if isinstance(kind, FLOATS):
         return float(given)  # type: ignore[arg-type]  # a timedelta was refused
     if timely:
         micros = given // timedelta(microseconds=1) if isinstance(given, timedelta) else _floor(given, 6)

@@ -28,8 +28,8 @@ _OVERHEAD = "spark.executor.memoryOverhead"
 def resident_limit(spark: SparkSession, memory: int, buckets: int) -> int | None:
     """Bytes that the joins in the resident process of an executor may hold; None where nothing ends an executor for it.
 
-    Warns, with the setting that helps, where the budgets of an executor's buckets are more than that. If the joins come
-    to hold so much, those that were not used for longest are closed, and rebuilt from the stored state for later rows.
+    Warns, with the setting that helps, where the budgets of an executor's buckets are more than that. If the joins hold
+    more, the least recently used ones are closed, and rebuilt from the stored state for later rows.
     """
     if is_connect(spark):
         return None

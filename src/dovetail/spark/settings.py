@@ -62,7 +62,7 @@ SETTINGS: tuple[Setting, ...] = (
     Setting(
         "spark.sql.execution.arrow.maxBytesPerBatch",
         "4m",
-        "tasks get rows in batches of at most so many bytes, however wide rows are; the budget of a task holds a batch",
+        "tasks get rows in batches of at most this size, however wide rows are; the budget of a task holds a batch",
         runtime=True,
     ),
     Setting(

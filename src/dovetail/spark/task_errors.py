@@ -72,7 +72,7 @@ def _translating(recover: Callable[[Any], Any]) -> Callable[[Any], Any]:
         cause = getattr(error, "_cause", None)
         if isinstance(cause, DovetailError) and type(error).__name__ == _UNKNOWN:
             return cause  # translated already; PySpark raises no exception that it does not know
-        # An error of analysis shows the plan, in which texts of our errors stand that nobody raised.
+        # An error of analysis shows the plan, which may contain texts of our errors that were not raised.
         text = str(error).partition(";\n")[0] if isinstance(error, AnalysisException) else str(error)
         ours = task_error(text)
         return error if ours is None else _both(ours, error)

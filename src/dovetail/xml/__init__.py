@@ -13,3 +13,6 @@ There is one evaluator. Constant queries, the last task of a query, chains over 
 `evaluate.plans`, which compiles operators and expressions to closures. Simple scans run on columns, for speed:
 `execute.scan_work` decides it, and texts that are not plain go to the same evaluator.
 """
+
+TASKS = ("dovetail.xml.execute.scan_task",)
+"""Modules that tasks import; the worker daemon loads them after the kernels (see `spark.daemon`)."""

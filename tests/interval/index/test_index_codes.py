@@ -13,7 +13,6 @@ import pytest
 from dovetail.engine.rows.keys import bound_codes, bound_numbers
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.relation import (
-    CLOSED,
     EMPTY,
     EQUAL,
     GREATER,
@@ -26,6 +25,7 @@ from dovetail.joins.interval.relation import (
     encode_sides,
     encode_stream,
 )
+from dovetail.request import CLOSED
 
 EDGE = 2**63 - 1
 ASCENDING = {

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from dovetail.joins.interval.index.count import Side, count_pairs
 from dovetail.joins.interval.index.overlap_index import OverlapIndex
-from dovetail.joins.interval.relation import CLOSED, EQUAL, GREATER, LESS, RELATIONS, Relation, encode_sides
+from dovetail.joins.interval.relation import EQUAL, GREATER, LESS, RELATIONS, Relation, encode_sides
+from dovetail.request import CLOSED
 
 ALLEN = [(name, strict) for name in RELATIONS for strict in (False, True)]
 

@@ -56,8 +56,8 @@ def unfinished(spark: SparkSession) -> Iterator[None]:
 
 
 @pytest.fixture
-def one_owner(spark: SparkSession) -> Iterator[None]:
-    """One owner of all pages: half the work where two would show nothing more."""
+def one_bucket(spark: SparkSession) -> Iterator[None]:
+    """One bucket for all pages: half the work where two would show nothing more."""
     spark.conf.set(PARTITIONS, 1)
     yield
     spark.conf.set(PARTITIONS, 2)
@@ -110,7 +110,7 @@ CHANGES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.usefixtures("one_owner")
+@pytest.mark.usefixtures("one_bucket")
 @pytest.mark.parametrize("change", CHANGES)
 def test_a_repeated_batch_answers_the_same_rows(spark: SparkSession, tmp_path: Path, change: str) -> None:
     """A sink may have the batch, and skip it: were other rows answered, some would be lost and some come twice."""
@@ -133,7 +133,7 @@ def test_a_repeated_batch_answers_the_same_rows(spark: SparkSession, tmp_path: P
     }
 
 
-@pytest.mark.usefixtures("one_owner")
+@pytest.mark.usefixtures("one_bucket")
 def test_a_log_that_is_elsewhere_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     """It tells what the first attempt at a batch answered; moved along with its files it is the same log."""
     store = page_store(tmp_path / "m.pages", words("only", keys=3000))
@@ -155,7 +155,7 @@ def test_a_log_that_is_elsewhere_is_refused(spark: SparkSession, tmp_path: Path)
     )
 
 
-@pytest.mark.usefixtures("unfinished", "one_owner")
+@pytest.mark.usefixtures("unfinished", "one_bucket")
 @pytest.mark.parametrize(
     ("columns", "on"),
     [(["other", "id", "k"], "k"), (["id as number", "other", "k"], "k"), (["id", "other", "k"], [("id", "k")])],
@@ -186,7 +186,7 @@ def test_rows_that_wait_are_not_taken_up_under_other_names(
 
 
 @pytest.mark.sampled(2)
-@pytest.mark.usefixtures("unfinished", "one_owner")
+@pytest.mark.usefixtures("unfinished", "one_bucket")
 @pytest.mark.parametrize("as_of", ["answered", "admitted"])
 def test_rows_that_wait_are_answered_as_of_the_version_asked_for(
     spark: SparkSession, tmp_path: Path, as_of: str
@@ -222,7 +222,7 @@ def test_rows_that_wait_are_answered_as_of_the_version_asked_for(
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_owner")
+@pytest.mark.usefixtures("one_bucket")
 def test_memory_is_split_anew_in_a_replay_too(spark: SparkSession, tmp_path: Path) -> None:
     """Even keys in three batches, few that all ask for in the fourth, after which the query dies."""
     store, rng = page_store(tmp_path / "m.pages", words("w", keys=4000)), np.random.default_rng(1)
@@ -244,7 +244,7 @@ def test_memory_is_split_anew_in_a_replay_too(spark: SparkSession, tmp_path: Pat
 def test_rows_that_wait_and_parked_ones_outlive_other_partitions(
     spark: SparkSession, tmp_path: Path, before: int, after: int, watermark: bool
 ) -> None:
-    """Every owner is called again: with fewer partitions, other memory, another version of another layout."""
+    """Every bucket is called again: with fewer partitions, other memory, another version of another layout."""
     early = words("early", keys=600)
     page_store(tmp_path / "m.pages", early.filter(pc.not_equal(pc.bit_wise_and(early["k"], 3), 0)))
     for number in range(3):
@@ -261,7 +261,7 @@ def test_rows_that_wait_and_parked_ones_outlive_other_partitions(
         spark.conf.set(PARTITIONS, before)
         run(enriched(), tmp_path)
         answered = spark.read.parquet(str(tmp_path / "out")).count()
-        assert answered < 900 * 3 / 4 - before  # some of each owner wait, a quarter of all rows is parked
+        assert answered < 900 * 3 / 4 - before  # some of each bucket wait, a quarter of all rows is parked
         page_store(tmp_path / "m.pages", words("late", keys=5000), order="none")
         drop_file(tmp_path / "in", timed(numbers(3000, rows=1)), 3)
         spark.conf.set(NO_DATA, True)
@@ -275,7 +275,7 @@ def test_rows_that_wait_and_parked_ones_outlive_other_partitions(
     assert sorted(got) == [*expected, 3000]
 
 
-@pytest.mark.usefixtures("one_owner")
+@pytest.mark.usefixtures("one_bucket")
 @pytest.mark.parametrize("twice", [True, False])
 def test_carry_after_a_watermark_that_is_not_seen(spark: SparkSession, tmp_path: Path, twice: bool) -> None:
     """A join in this mode before has one, and so has a stream that dropped its column."""
@@ -293,9 +293,9 @@ def test_carry_after_a_watermark_that_is_not_seen(spark: SparkSession, tmp_path:
     assert sorted(got) == [1000 * number + at for number in range(3) for at in range(20)]
 
 
-@pytest.mark.usefixtures("one_owner")
+@pytest.mark.usefixtures("one_bucket")
 def test_rows_outlive_a_clock_that_is_set_back(spark: SparkSession, tmp_path: Path) -> None:
-    """Time of micro-batches wakes owners up; rows that come at an earlier time than rows before are not too late."""
+    """Time of micro-batches wakes buckets up; rows that come at an earlier time than rows before are not too late."""
     store = page_store(tmp_path / "m.pages", words("w"))
     for number in range(2):
         drop_file(tmp_path / "in", numbers(1000 * number, rows=20), number)
@@ -337,7 +337,7 @@ def test_stores_without_history_are_refused(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("one_owner")
+@pytest.mark.usefixtures("one_bucket")
 def test_parked_rows_are_tried_again_until_their_deadline(spark: SparkSession, tmp_path: Path) -> None:
     store = page_store(tmp_path / "m.pages", words("early", keys=100))
 
@@ -367,7 +367,7 @@ def test_parked_rows_are_tried_again_until_their_deadline(spark: SparkSession, t
     assert all_rows - got == {(3000, 0, "too late"): 1}
 
 
-@pytest.mark.usefixtures("one_owner")
+@pytest.mark.usefixtures("one_bucket")
 def test_dead_letters_of_rows_that_waited(spark: SparkSession, tmp_path: Path) -> None:
     store = page_store(tmp_path / "m.pages", words("word", keys=150))
     for number in range(2):
@@ -405,7 +405,7 @@ def test_state_survives_as_bytes() -> None:
     assert Carried("v", Decision("inlj", Sizes(), "carried"), 0).waiting == 0
 
 
-@pytest.mark.usefixtures("one_owner")
+@pytest.mark.usefixtures("one_bucket")
 def test_the_smallest_budget_is_enough_for_a_large_micro_batch(spark: SparkSession, tmp_path: Path) -> None:
     store = page_store(tmp_path / "m.pages", words("word"))
     drop_file(tmp_path / "in", numbers(0, rows=3_000, keys=310), 0)

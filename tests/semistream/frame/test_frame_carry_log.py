@@ -72,7 +72,7 @@ def test_the_first_state_stands_and_old_ones_go(tmp_path: Path) -> None:
     assert (found.name, found.micro_batches) == ("name", 3)
     assert rows_of(found.snapshot["rows"].select(["a"])) == {(1,): 1}
     assert StateLog(tmp_path / "query", "name", 7, True).read() is None, "a call without rows is another one"
-    assert StateLog(tmp_path / "query", "other", 7, False).read() is None, "so is that of another owner or join"
+    assert StateLog(tmp_path / "query", "other", 7, False).read() is None, "so is that of another bucket or join"
     StateLog(tmp_path / "query", "other", 3, False).write(first)
     for number in (8, 9):
         StateLog(tmp_path / "query", "name", number, False).write(second)

@@ -265,7 +265,7 @@ def test_a_file_that_was_built_anew_with_another_shape_is_refused(spark: SparkSe
     planned = Changes.of(store, feed, "n", None, None, None)
     for other in (rows.union(rows), rows.withColumn("w", rows.v)):
         MasterStore.build(other, path, key="k", page=256)
-        with pytest.raises(ConfigError, match=r"built anew .* MasterStore.open"):
+        with pytest.raises(ConfigError, match=r"rebuilt .* MasterStore.open"):
             planned.merge(feed)
 
 

@@ -158,7 +158,7 @@ def test_versions_are_read_again_until_they_are_vacuumed(tmp_path: Path) -> None
         store.version()
     for stamp in range(3):
         write_deltalake(path, pa.table({"k": range(50), "stamp": [stamp + 10] * 50}), mode="overwrite")
-    with pytest.raises(ConfigError, match=r"created anew: version 2-\w+ is gone, its number now stands for 2-"):
+    with pytest.raises(ConfigError, match=r"created again: version 2-\w+ is gone, its number now stands for 2-"):
         store.at(versions[2])
 
 

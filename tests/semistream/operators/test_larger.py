@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.compiled import compiled_signatures
 
-from dovetail.engine.kernels.compile import compiled_signatures, warm
+from dovetail.engine.kernels.compile import warm
 from dovetail.engine.memory import MemoryBudget
 from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore

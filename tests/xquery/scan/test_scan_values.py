@@ -6,10 +6,10 @@ from contextlib import closing
 
 import pyarrow as pa
 import pytest
+from tests.compiled import compiled_signatures
 from tests.xquery.scan import fuzz, model
 from tests.xquery.scan.documents import Documents
 
-from dovetail.engine.kernels.compile import compiled_signatures
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import BudgetExceeded, PlanError
 from dovetail.workloads.weather import Weather

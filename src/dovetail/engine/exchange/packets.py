@@ -17,8 +17,7 @@ from operator import itemgetter
 import numpy as np
 import pyarrow as pa
 
-from dovetail.engine.exchange.bundles import ROWS, opened, serialized
-from dovetail.engine.exchange.delivery import CELL, SIDE, Delivery
+from dovetail.engine.exchange.delivery import CELL, ROWS, SIDE, Delivery, opened, serialized
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.memory import MemoryBudget

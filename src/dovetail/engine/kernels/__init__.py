@@ -6,3 +6,6 @@ Importing this package decides where compiled code is kept (`cache.cache_dir`) b
 from dovetail.engine.kernels.compile import kernel, register_warmup, warm
 
 __all__ = ["kernel", "register_warmup", "warm"]
+
+FIRST = ("gather", "hashing", "interning", "multimap")
+"""Modules whose kernels the default algorithms run: they are compiled first."""

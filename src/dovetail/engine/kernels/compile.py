@@ -196,28 +196,12 @@ def _module_name(file: PurePosixPath) -> str:
     return ".".join((PACKAGE.name, *file.with_suffix("").parts))
 
 
-FIRST = (
-    "engine.kernels.gather",
-    "engine.kernels.hashing",
-    "engine.kernels.interning",
-    "engine.kernels.multimap",
-    "joins.interval.kernels.search",
-    "joins.online.kernels.match",
-    "joins.online.kernels.sorted",
-    "joins.semistream.kernels.byte_keys",
-    "joins.semistream.kernels.key_cache",
-    "joins.semistream.kernels.segment_match",
-    "joins.semistream.kernels.waiting_pool",
-    "xml.kernels",
-)
-"""Modules, or folders of them, whose kernels the default algorithms of every family run; they are compiled first."""
-
-
 def warm(numbers: Iterable[int] | None = None, first_only: bool = False) -> int:
     """The number of kernels that are ready to run after loading or compiling every one of the package.
 
     With `numbers`, only these modules, until a number is beyond the last: several processes can share the work.
-    Those of `FIRST` come first, and alone if `first_only`; then those with the most to compile, as their source tells.
+    Those that the default algorithms run, which a `kernels` package names in `FIRST`, come first, and alone if
+    `first_only`; then those with the most to compile, as their source tells.
 
     Call it once in the driver, which writes the cache, and in a worker daemon before it forks, with
     DOVETAIL_CACHE_READONLY=1: the workers inherit machine code. A second call costs microseconds a kernel.
@@ -233,8 +217,8 @@ def warm(numbers: Iterable[int] | None = None, first_only: bool = False) -> int:
 
 
 def _is_first(warmup: Callable[[], None]) -> bool:
-    name = f"{warmup.__module__.partition('.')[2]}."
-    return any(name.startswith(f"{first}.") for first in FIRST)
+    package, _, name = warmup.__module__.rpartition(".")
+    return name in getattr(sys.modules.get(package), "FIRST", ())
 
 
 def loading() -> Iterator[str]:
@@ -268,8 +252,3 @@ def _on_disk(compiled: Any) -> bool:
         return False
     with _locked(Path(cache.cache_path), exclusive=False):
         return Path(cache.cache_path).is_dir() and bool(cache._cache_file._load_index())  # type: ignore[no-untyped-call]  # numba's
-
-
-def compiled_signatures() -> dict[str, int]:
-    """For each kernel how many versions, one a combination of argument types, this process holds."""
-    return {f"{k.py_func.__module__}.{k.py_func.__qualname__}": len(k.signatures) for k in _KERNELS}

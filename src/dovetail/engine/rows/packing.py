@@ -46,6 +46,12 @@ def unpack(data: bytes | pa.Buffer) -> tuple[Any, list[pa.Buffer]]:
     return head, parts
 
 
+def packed_rows(batches: Iterable[pa.RecordBatch | None]) -> pa.Array:
+    """The rows of each batch as one binary value, which `unpack_rows` reads; null where there is no batch."""
+    views = [None if batch is None else memoryview(batch.serialize()) for batch in batches]
+    return pa.array(views, pa.binary())
+
+
 def unpack_rows(data: pa.Buffer | bytes, schema: pa.Schema) -> pa.RecordBatch:
     """The rows of a serialised batch; `DataError` if the bytes are not rows of these columns."""
     try:

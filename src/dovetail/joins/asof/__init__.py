@@ -6,6 +6,7 @@ In the order in which a call passes them:
   their arguments.
 * `plan/`: `sides` (both inputs under the names of the result), `index` (which task a row goes to, and the join by
   tasks), `window` (Spark's own operators).
+* `cells`: the cell of each row, and copies of right rows for other cells.
 * `operator`: the join as a value, inside a budget, and inside a task. `right_index`: right rows sorted and searched.
 * `kernels/`: the compiled loops.
 """

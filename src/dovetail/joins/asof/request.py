@@ -10,6 +10,7 @@ from dovetail.errors import PlanError
 from dovetail.joins.asof.operator import Direction
 from dovetail.request import (
     DEFAULT_MEMORY,
+    MIN_MEMORY,
     MOST_CELLS,
     Distance,
     Key,
@@ -27,7 +28,6 @@ from dovetail.request import (
 
 Algorithm = Literal["auto", "index", "window"]
 Ties = Literal["any", "all"] | tuple[Literal["first", "last"], str | Sequence[str]]
-MIN_MEMORY = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,13 +26,12 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.rows.keys import NARROW_DIGITS, Bounds, bound_codes, decimal_words, flags_of, whole
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.request import one_of
+from dovetail.request import CLOSED, Closed, one_of
 
 RelationName = Literal[
     "overlapping", "before", "after", "meets", "met_by", "overlaps", "overlapped_by", "starts", "started_by", "ends",
     "ended_by", "covers", "covered_by", "equals", "contains", "during", "finishes", "finished_by",
 ]  # fmt: skip
-Closed = Literal["left", "right", "both", "neither"]
 
 LESS, EQUAL, GREATER = 0, 1, 2
 
@@ -91,7 +90,6 @@ INVERSE = {
 }
 INVERSE |= {inverse: name for name, inverse in INVERSE.items()}
 RELATIONS: tuple[str, ...] = ("overlapping", *_LOOSE)
-CLOSED: tuple[Closed, ...] = get_args(Closed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from dovetail.engine.rows.layout import How
 from dovetail.errors import PlanError
-from dovetail.joins.interval.relation import Closed, Relation, RelationName
+from dovetail.joins.interval.relation import Relation, RelationName
 from dovetail.request import (
     DEFAULT_MEMORY,
     MIN_MEMORY,
+    Closed,
     Distance,
     HowName,
     Key,

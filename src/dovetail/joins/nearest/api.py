@@ -12,6 +12,7 @@ from dovetail.engine.metrics import Metrics
 from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.sides import Side, asked_type, prepare
+from dovetail.joins.nearest.kernels.nearest import FARTHEST
 from dovetail.joins.nearest.operator import DISTANCE
 from dovetail.joins.nearest.plan.search import Search
 from dovetail.joins.nearest.plan.ties import Nearest
@@ -21,8 +22,6 @@ from dovetail.spark.frames import length, quoted
 from dovetail.spark.inputs import distance_units, spark_only
 from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK, translate_task_errors
-
-_FARTHEST = 2**63 - 1  # whole numbers that are farther apart count as this far
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +144,7 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> NearestPla
     asked = asked_type(left, request.join.left_interval)
     farthest: int | float | None = None
     if request.max_distance is not None:
-        farthest = min(_FARTHEST, distance_units("max_distance", request.max_distance, mine.bound_type, asked))
+        farthest = min(FARTHEST, distance_units("max_distance", request.max_distance, mine.bound_type, asked))
     mine, theirs = (_checked(side, request.join.invalid) for side in (mine, theirs))
     counted = [(request.before, not request.ignore_overlaps, request.after)]
     if request.ignore_overlaps and request.direction == "any":

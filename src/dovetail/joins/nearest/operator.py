@@ -16,9 +16,10 @@ from dovetail.engine.point_join import PointJoinOperator, PointSpec
 from dovetail.engine.rows.keys import bound_codes
 from dovetail.engine.rows.layout import check_columns
 from dovetail.errors import PlanError
-from dovetail.joins.interval.relation import Closed, Relation
+from dovetail.joins.interval.relation import Relation
 from dovetail.joins.nearest.interval_index import IntervalIndex, usable_rows
 from dovetail.joins.nearest.kernels.nearest import Wanted
+from dovetail.request import Closed
 
 DISTANCE = "distance"
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
-from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Invalid, JoinOptions
 from dovetail.joins.interval.request import Request as IntervalRequest
 from dovetail.request import (
     DEFAULT_MEMORY,
     MOST_CELLS,
+    Closed,
     Distance,
     Keys,
     one_of,

@@ -14,3 +14,6 @@ In the order in which a call passes them:
 * What operators are built from: `keys`, `sizes` (the split of the budget), `row_pages` (rows in memory), `blocks` (rows
   on disk), `answers` (combinations as batches, and the phases in which they come).
 """
+
+TASKS_AHEAD = ("dovetail.joins.online.api",)
+"""Modules that tasks import; the worker daemon loads them early (see `spark.daemon`)."""

@@ -25,7 +25,6 @@ from dovetail.joins.online.plan.plan import (
     Named,
     OnlinePlan,
     arrow_schema,
-    quoted,
     with_collation_keys,
 )
 from dovetail.joins.online.plan.task import CHANGE_COLUMN
@@ -36,7 +35,7 @@ from dovetail.request import (
     takes,
     wanted_columns,
 )
-from dovetail.spark.frames import arrow_type, check_names
+from dovetail.spark.frames import arrow_type, check_names, column_of
 from dovetail.spark.inputs import check_collations
 
 _PAIR_BANDS = "both inputs and within=(left time, right time, timedelta, timedelta) on those columns"
@@ -55,9 +54,9 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
         on: Equal columns: "k", ["k", "l"], or [("left_k", "right_k")]. Null keys match nothing. A key given by one name
             appears once in the result.
         within: A band: ("price", 0.05), or ("l_price", "r_price", -0.05, 0.05): lo <= right - left <= hi; for dates and
-            times, bounds are timedeltas, texts such as "-10 minutes", or seconds. It needs no equal columns with diner and pmj.
-            If both columns have a watermark, rows that are too late are dropped and counted, and rows leave the state
-            once none that may still come can match them.
+            times, bounds are timedeltas, texts such as "-10 minutes", or seconds. It needs no equal columns with diner
+            and pmj. If both columns have a watermark, rows that are too late are dropped and counted, and rows leave
+            the state once none that may still come can match them.
         relation: The relation between the interval of a left row and that of a right row: "overlapping", "covers",
             "during", "before", "meets", ... or a set of them, as in `interval_join`. With equal columns in `on`, every
             algorithm takes it; without, diner and pmj. Null, empty and inverted intervals match nothing. If both inputs
@@ -346,7 +345,7 @@ def _pair_by_intervals(
                     argument=f"{SIDES[side]}_interval",
                 )
             added = (f"{_BOUND_OF}{start}_start", f"{_BOUND_OF}{start}_end")
-            fields = [quoted(start).getField(f.name).alias(new) for f, new in zip(kind.fields, added, strict=True)]
+            fields = [column_of(start).getField(f.name).alias(new) for f, new in zip(kind.fields, added, strict=True)]
             frames[side], bounds[side], nested = frames[side].select("*", *fields), added, True
         elif start == end:
             relation = replace(relation, **{f"{SIDES[side]}_closed": "both"})  # type: ignore[arg-type]  # one of two names

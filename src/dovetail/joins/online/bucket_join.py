@@ -23,9 +23,10 @@ from dovetail.engine.rows.packing import CHUNK_ROWS, in_chunks
 from dovetail.errors import BudgetExceeded, UnsupportedError
 from dovetail.joins.online.bucket_rule import BucketRule, Cells, MultiBucketRule, choose_cells, hot_codes
 from dovetail.joins.online.events import Event, Piece, unpack_events
-from dovetail.joins.online.graph import Band, Distance, Predicate, Term, join_graph
+from dovetail.joins.online.graph import Band, Predicate, Term, join_graph
 from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.unmatched import PRESERVED, with_number
+from dovetail.request import Distance
 
 if TYPE_CHECKING:
     from dovetail.joins.online.operators.base import OnlineOperator
@@ -296,8 +297,8 @@ class Running:
         except BudgetExceeded as error:
             limit = format_bytes(self.operator.budget.limit)
             raise BudgetExceeded(
-                f"what is owed cannot be settled inside {limit}; start again from the same checkpoint with more "
-                f"memory=. {error}"
+                f"the pending results of rows on disk cannot be computed within {limit}; restart the query from the "
+                f"same checkpoint with more memory=. {error}"
             ) from error
         self.owed = False
 

@@ -19,11 +19,9 @@ import pyarrow as pa
 from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.engine.rows.layout import Key, check_columns, key_pairs
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.joins.interval.relation import Closed
 from dovetail.joins.online.intervals import Intervals
-from dovetail.request import parse_distance
+from dovetail.request import Closed, Distance, parse_distance
 
-Distance: TypeAlias = int | float | Decimal | timedelta
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 

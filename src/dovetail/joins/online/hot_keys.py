@@ -1,4 +1,4 @@
-"""Finds hot keys: those with so many rows that their partition is much larger than others.
+"""Finds hot keys: those whose rows make a partition much larger than the others.
 
 Tasks count the keys of a sample of the rows that arrive. The plan names the hot ones, and the option that spreads them.
 """
@@ -67,7 +67,7 @@ class KeyCounter:
 def count_keys(
     metrics: Metrics, side: str, batch: pa.RecordBatch, columns: Sequence[str], rows: int, null_safe: bool = False
 ) -> None:
-    """Count the keys of a sample of a batch that stands for so many rows; those without a key count as rows only."""
+    """Count the keys of a sample of a batch that stands for `rows` rows; those without a key count as rows only."""
     sample = sampled(batch.num_rows)
     if not len(sample):
         return

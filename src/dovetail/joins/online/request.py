@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.engine.rows.layout import How
 from dovetail.errors import PlanError
-from dovetail.joins.interval.relation import CLOSED, Closed, Relation, RelationName
+from dovetail.joins.interval.relation import Relation, RelationName
 from dovetail.joins.interval.request import parse_interval
 from dovetail.joins.online.graph import Band
 from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.operators import ALGORITHMS
 from dovetail.request import (
+    CLOSED,
     DEFAULT_MEMORY,
+    Closed,
     HowName,
     Key,
     Keys,

@@ -98,7 +98,7 @@ class RowBits:
 
     def mark(self, numbers: I64) -> Bool:
         """Mark these rows; for each number, whether the row was not marked before."""
-        from dovetail.joins.online.kernels.bits import mark_bits  # workers that only pack rows do not need the kernels
+        from dovetail.joins.online.kernels.rows import mark_bits  # workers that only pack rows do not need the kernels
 
         fresh = np.empty(len(numbers), np.bool_)
         for chunk, at, places in _by_chunk(numbers):
@@ -121,7 +121,7 @@ class RowBits:
         self._changed.clear()
 
     def forget(self, first: int, until: int) -> range:
-        """Drop the bits of the rows from `first` to before `until`; returns the chunks that nobody needs any more."""
+        """Drop the bits of the rows from `first` to before `until`; returns the chunks that are no longer needed."""
         gone = range(first >> _SHIFT, until >> _SHIFT)
         for chunk in [chunk for chunk in self._held if chunk in gone]:
             del self._held[chunk]

@@ -10,3 +10,6 @@ In the order in which a call passes them:
   of equal key must fulfil. `kernels/`: the compiled loops.
 * `dead_letters`: rows without a match. `state`: what mode "carry" keeps between micro-batches.
 """
+
+TASKS_AHEAD = ("dovetail.joins.semistream.plan.task",)
+"""Modules that tasks import; the worker daemon loads them early (see `spark.daemon`)."""

@@ -190,7 +190,7 @@ def is_enough(sample: Sample) -> bool:
 
 
 def moved(assumed: float, sample: Sample, rows: int) -> bool:
-    """Whether the skew of the sample differs so much from the assumed one that memory should be split again."""
+    """Whether the skew of the sample differs enough from the assumed one to split memory again."""
     if len(sample.keys) < ENOUGH or len(np.unique(sample.keys)) > rows:
         return False
     found = _skew(sample.keys.tobytes(), rows)

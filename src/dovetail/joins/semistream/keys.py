@@ -170,7 +170,7 @@ def key_form(schema: pa.Schema, key: str | Sequence[str]) -> KeyForm:
 
 
 def _kind(kind: pa.DataType) -> tuple[object, ...]:
-    """What two key types must share to be compared by value."""
+    """The property that two key types must share to be compared by value."""
     types = pa.types
     if types.is_dictionary(kind):
         return _kind(kind.value_type)

@@ -14,9 +14,10 @@ from dovetail.errors import PlanError
 from dovetail.joins.semistream.kernels import waiting_pool as pool
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.joins.semistream.within import Closed, Overlap, RangeKey, Within, parse_on, parse_withins
+from dovetail.joins.semistream.within import Overlap, RangeKey, Within, parse_on, parse_withins
 from dovetail.request import (
     DEFAULT_MEMORY,
+    Closed,
     HowName,
     Key,
     Keys,

@@ -34,13 +34,13 @@ NEXT = "next_ms"  # of a parked row: when it is tried again
 
 @dataclass(frozen=True, slots=True)
 class Carried:
-    """The state of one owner after a micro-batch: all that its later answers depend on.
+    """The state of one bucket after a micro-batch: all that its later answers depend on.
 
     `decision` is the one with which the operator must be opened to restore the snapshot. `drained_ms` is the time of
     the batch since which rows wait. `snapshot` is the operator's, `parked` has rows without a match that are to be
     tried again, at the time in column "next_ms". `micro_batches` are those with rows so far. `name` identifies the
-    owner among those of all joins of the query. `log` is the mark of the version log that also has the state. `columns`
-    has the names of the stream's columns, and `on` as it was; empty in states of older versions.
+    bucket among those of all joins of the query. `log` is the mark of the version log that also has the state.
+    `columns` has the names of the stream's columns, and `on` as it was; empty in states of older versions.
     """
 
     version: str
@@ -115,7 +115,7 @@ _REPLAYED = 1  # batches before the newest one whose states stay: only the newes
 class StateLog:
     """The log of the state that a micro-batch leaves, in the directory of the query.
 
-    The name in the state identifies the log among those of other owners and other joins of the query.
+    The name in the state identifies the log among those of other buckets and other joins of the query.
     """
 
     directory: Place

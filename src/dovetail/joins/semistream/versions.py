@@ -192,7 +192,7 @@ class VersionLog:
         """Note in this log, that of a page file, that another one has versions which may be replayed."""
         if other.path != self.path:
             name = uuid.uuid5(uuid.NAMESPACE_URL, other.path).hex
-            with contextlib.suppress(OSError):  # where it cannot be written, nobody changes the page file either
+            with contextlib.suppress(OSError):  # where it cannot be written, the page file cannot change either
                 files.create(self.home / _OTHERS / f"{name}.json", json.dumps(other.path).encode())
 
     def others(self) -> list[str]:

@@ -15,9 +15,8 @@ from dovetail.engine.rows.hashes import KeyCodes
 from dovetail.engine.rows.keys import ordered_numbers
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.keys import is_number, is_text
-from dovetail.request import Key, one_of, parse_keys
+from dovetail.request import CLOSED, Closed, Key, one_of, parse_keys
 
-Closed = Literal["left", "right", "both", "neither"]
 Overlap = Literal["error", "all"]
 RangeKey = tuple[str, tuple[str, str]]
 """A stream column whose value lies in a range of the master data, and the columns of its bounds."""
@@ -205,7 +204,7 @@ def parse_withins(
     """The range that is a key, and the validity; a `PlanError` for options that do not fit together."""
     one_of("overlap", overlap, get_args(Overlap))
     if closed is not None:
-        one_of("closed", closed, get_args(Closed))
+        one_of("closed", closed, CLOSED)
     listed = isinstance(valid, (list, tuple)) and len(valid) == 2 and all(isinstance(name, str) for name in valid)
     if at is None:
         if ranged is None and (valid is not None or closed is not None or overlap != "error"):

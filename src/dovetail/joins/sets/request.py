@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from dovetail.errors import PlanError
-from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import CountOptions, Invalid, parse_interval
 from dovetail.joins.interval.request import Request as PairRequest
 from dovetail.request import (
+    CLOSED,
     DEFAULT_MEMORY,
     MIN_MEMORY,
+    Closed,
     Distance,
     Keys,
     one_of,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 Aggregates = Mapping[str, "str | Column"] | Sequence["Column"]
 Keep = Literal["all", "largest"]
-_CLOSED = get_args(Closed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class RowOptions:
         return Request(
             parse_interval("interval", self.interval),
             _keys(getattr(self, "on", None)),
-            one_of("closed", self.closed, _CLOSED),
+            one_of("closed", self.closed, CLOSED),
             one_of("invalid", self.invalid, get_args(Invalid)),
             parse_size("memory", self.memory, MIN_MEMORY),
             parse_partitions(getattr(self, "partitions", None)),
@@ -185,7 +185,7 @@ class PairOptions:
             left_interval=self.left_interval,
             right_interval=self.right_interval,
             on=self.on,
-            closed=one_of("closed", self.closed, _CLOSED),
+            closed=one_of("closed", self.closed, CLOSED),
             invalid=self.invalid,
             memory=self.memory,
             partitions=self.partitions,

@@ -38,9 +38,6 @@ from dovetail.spark.warm import beside, one_at_a_time
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SWITCH = "spark.dovetail.rangeJoin"
-LEAST_PAIRS = "spark.dovetail.rangeJoin.leastPairs"
-WIDTHS = "spark.dovetail.rangeJoin.widths"
 EXTENSIONS = "org.apache.spark.sql.dovetail.RangeJoinExtensions"
 RULE = "org.apache.spark.sql.dovetail.RangeJoin$"
 BATCHES = "org.apache.spark.sql.execution.python.SizedBatches$"

@@ -20,11 +20,23 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
-from dovetail.engine.exchange.bundles import ROWS, Bundling, Copied, InColumn, Placement, bundle_rows
-from dovetail.engine.exchange.delivery import CELL, LEFT, RIGHT, SIDE, SIDES, Places
+from dovetail.engine.exchange.delivery import (
+    CELL,
+    LEFT,
+    RIGHT,
+    ROWS,
+    SIDE,
+    SIDES,
+    Bundling,
+    Copied,
+    InColumn,
+    Placement,
+    Places,
+    bundle_rows,
+)
 from dovetail.engine.exchange.packets import FIRST, Packing, pack_rows
 from dovetail.engine.metrics import Metrics
-from dovetail.spark.frames import RESERVED, Batches, arrow_type, map_in_arrow, quoted
+from dovetail.spark.frames import RESERVED, Batches, arrow_type, column_of, map_in_arrow, quoted
 from dovetail.spark.hosts.exchange import ORDER, PACKED, BucketedInputs, Packet, pack
 from dovetail.spark.task import MetricsSink
 
@@ -39,7 +51,7 @@ def task_frame(rows: DataFrame, join: Join, task: Any, sink: MetricsSink, output
 
 
 def mapped_frame(rows: DataFrame, function: Callable[[Batches], Batches], output: Iterable[T.StructField]) -> DataFrame:
-    """What a function makes of the batches of each partition, as a lazy DataFrame with these columns."""
+    """The results of a function over the batches of each partition, as a lazy DataFrame with these columns."""
     return map_in_arrow(rows, function, T.StructType(list(output)))
 
 
@@ -208,9 +220,9 @@ def _tagged(side: Placed, tag: int, own: dict[str, str], kinds: dict[str, T.Data
     """The rows with their side, their partition and their columns in their places, and nulls in the other places."""
 
     def column(place: str) -> Column:
-        return F.col(quoted(own[place])) if place in own else F.lit(None).cast(kinds[place])
+        return column_of(own[place]) if place in own else F.lit(None).cast(kinds[place])
 
-    tags = F.lit(tag).cast("byte").alias(SIDE), F.col(quoted(side.cell)).cast("int").alias(CELL)
+    tags = F.lit(tag).cast("byte").alias(SIDE), column_of(side.cell).cast("int").alias(CELL)
     return side.rows.select(*tags, *(column(place).alias(place) for place in kinds))
 
 

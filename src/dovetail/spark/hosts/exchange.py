@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from dovetail.engine.rows.packing import CHUNK_ROWS, in_chunks
+from dovetail.engine.rows.packing import CHUNK_ROWS, in_chunks, packed_rows
 from dovetail.spark.frames import Batches
 from dovetail.spark.task import TaskAttempt
 
@@ -145,14 +145,13 @@ class _Address(NamedTuple):
     ) -> pa.RecordBatch:
         """A packet for each of these buckets."""
         n = len(rows)
-        data = [None if some is None else some.serialize().to_pybytes() for some in rows.values()]
         return pa.RecordBatch.from_pydict(
             {
                 "bucket": pa.array(self.labels[list(rows)], pa.int64()),
                 "side": pa.array([self.side] * n, pa.int32()),
                 "part": pa.array([self.part] * n, pa.int32()),
                 "number": pa.array([number] * n, pa.int64()),
-                "rows": pa.array(data, pa.binary()),
+                "rows": packed_rows(rows.values()),
                 "ends": pa.array([ends] * n, pa.bool_()),
                 "n": pa.array([0 if some is None else some.num_rows for some in rows.values()], pa.int64()),
                 "dropped": pa.array([dropped] + [0] * (n - 1), pa.int64()),

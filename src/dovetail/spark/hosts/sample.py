@@ -45,7 +45,7 @@ def draw(*sources: Source) -> list[Sample]:
     """A sample of each source, all from one job: the rows with the smallest random numbers, which also give the count.
 
     The k-th smallest of n uniform numbers is about k / n, so that n is known to some two percent. Of large inputs only
-    a share is read; where the number of rows is known, only so many that the sample is full.
+    a share is read; where the number of rows is known, no more than fill the sample.
     """
     largest = max(known_bytes(source.frame) for source in sources)
     share = min(1.0, _SAMPLED_BYTES / max(1, largest)) if largest < UNKNOWN_BYTES else 1.0

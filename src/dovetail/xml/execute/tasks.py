@@ -76,7 +76,7 @@ def _tree_bytes(text: bytes, hides_markup: bool) -> int:
     tags = text.count(b"<")
     nodes = 2 * tags - text.count(b"</") - text.count(b"><")
     attributes = text.count(b"=")
-    if attributes * _ATTRIBUTE > len(text):  # many: those in content, as of addresses, are not counted
+    if attributes * _ATTRIBUTE > len(text):  # many: those in content, such as addresses, are not counted
         attributes = sum(map(text.count, _ATTRIBUTES))
     return _NODE * nodes + _ATTRIBUTE * attributes
 

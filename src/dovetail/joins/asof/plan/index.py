@@ -16,9 +16,8 @@ from pyspark.sql import DataFrame
 
 from dovetail.engine.exchange.delivery import CELL
 from dovetail.engine.point_join import PointTask, join_task
-from dovetail.joins.asof.carried import Carried
+from dovetail.joins.asof.cells import ByTime, Carried
 from dovetail.joins.asof.operator import AsofJoin
-from dovetail.joins.asof.placement import ByTime
 from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.request import Request
 from dovetail.spark.frames import quoted, unquoted

@@ -15,6 +15,7 @@ from dovetail.request import wanted_columns
 from dovetail.spark.frames import find_column, position, quoted, unquoted
 from dovetail.spark.inputs import (
     BOUND_TYPES,
+    FLOATS,
     Wanted,
     check_input,
     check_texts,
@@ -26,8 +27,6 @@ from dovetail.spark.inputs import (
     spark_only,
     type_with_codes,
 )
-
-_FLOATS = (T.FloatType, T.DoubleType)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +45,7 @@ class Side:
     def usable(self) -> str:
         """SQL: the row can match something: its time is neither null nor NaN, and no key is null."""
         holds = [f"{name} is not null" for name in (self.on, *self.keys)]
-        if isinstance(self.kind, _FLOATS):
+        if isinstance(self.kind, FLOATS):
             holds.append(f"not isnan({self.on})")
         return " and ".join(holds)
 

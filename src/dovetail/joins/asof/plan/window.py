@@ -14,6 +14,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.request import Request
 from dovetail.spark.frames import RESERVED, quoted
+from dovetail.spark.inputs import FLOATS
 
 _LEFT, _RIGHT, _TIME, _SIDE = (f"{RESERVED}{what}" for what in ("left", "right", "time", "side"))
 _BEFORE, _AFTER = f"{RESERVED}before", f"{RESERVED}after"
@@ -78,7 +79,7 @@ class WindowWay:
 
     def _limit(self, kind: T.DataType) -> str:
         """SQL: the tolerance in the units of `_distance`."""
-        if isinstance(kind, (T.FloatType, T.DoubleType)):
+        if isinstance(kind, FLOATS):
             return f"{float(self.tolerance or 0)!r}D"
         digits = kind.scale if isinstance(kind, T.DecimalType) else 6 if _in_seconds(kind) else 0
         return f"{Decimal(int(self.tolerance or 0)).scaleb(-digits):f}BD"

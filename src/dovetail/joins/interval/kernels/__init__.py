@@ -4,3 +4,6 @@
   algorithm: `sort_merge`, `time_sweep`, `forward_scan`, `spill` (for these three), `slots` (OIP), `disjoint` (DIP).
 * `search`, `wavelet`, `overlap_length`: sorted bounds for counts, first matches and the longest overlaps.
 """
+
+FIRST = ("search",)
+"""Modules whose kernels the default algorithms run: they are compiled first."""

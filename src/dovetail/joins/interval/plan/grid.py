@@ -135,7 +135,7 @@ class GridSample:
     def cells(
         self, pair: tuple[int, int], rows: tuple[int, int], same_key: float, candidate_cost: float
     ) -> GridCells | None:
-        """The cheapest grid for inputs of so many rows, of whose pairs a part has the same key; None without rows."""
+        """The cheapest grid for inputs of that size, if this share of the pairs has the same key; None without rows."""
         if not len(self.left) or not len(self.right):
             return None
         grids = [

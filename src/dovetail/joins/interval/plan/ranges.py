@@ -31,6 +31,7 @@ from dovetail.joins.interval.plan.statistics import Inputs
 from dovetail.joins.interval.relation import Relation, SideColumns
 from dovetail.spark.frames import arrow_type, quoted, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange, exchange_sorted, nullable, task_frame
+from dovetail.spark.inputs import FLOATS
 
 if TYPE_CHECKING:
     from dovetail.joins.interval.cell_join import CellJoin
@@ -245,7 +246,7 @@ def _given(kind: T.DataType, value: Any) -> Any:
     number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
     if number and isinstance(kind, T.DecimalType):
         return Decimal(value) if isinstance(value, int) else Decimal(str(value))
-    if number and isinstance(kind, (T.FloatType, T.DoubleType)):
+    if number and isinstance(kind, FLOATS):
         return float(value)
     if isinstance(value, int) and not isinstance(value, bool) and type(kind) in _INTEGERS:
         return value

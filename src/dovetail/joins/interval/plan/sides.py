@@ -14,12 +14,12 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.rows.keys import MOST_DIGITS, NARROW_DIGITS
 from dovetail.errors import DataError, PlanError
-from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request
-from dovetail.request import wanted_columns
+from dovetail.request import Closed, wanted_columns
 from dovetail.spark.frames import RESERVED, find_column, length, position, quoted, units, unquoted
 from dovetail.spark.inputs import (
     BOUND_TYPES,
+    FLOATS,
     SHARED,
     check_input,
     common_keys,
@@ -78,7 +78,7 @@ class Side:
     def _broken(self) -> str:
         """SQL: the interval is inverted; null where a bound is null."""
         broken = f"{self.start} > {self.end}"
-        if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):  # a NaN beside a null is a null interval
+        if isinstance(self.bound_type, FLOATS):  # a NaN beside a null is a null interval
             both = f"{self.start} is not null and {self.end} is not null"
             broken = f"({broken} or ({both} and (isnan({self.start}) or isnan({self.end}))))"
         return broken
@@ -96,7 +96,7 @@ class Side:
         """
         # In order and not empty at once; plain, because Spark plans it several times in every join.
         holds = f"{self.start} {'<=' if self.closed == 'both' else '<'} {self.end}"
-        if isinstance(self.bound_type, (T.FloatType, T.DoubleType)):
+        if isinstance(self.bound_type, FLOATS):
             holds += f" and not isnan({self.end}) and not isnan({self.start})"
         keys = "".join(f" and {key} is not null" for key in self.keys)
         return f"({holds}{keys})"

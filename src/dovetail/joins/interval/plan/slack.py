@@ -17,7 +17,7 @@ from dovetail.joins.interval.plan.sides import Side, Sides, as_column, asked_typ
 from dovetail.joins.interval.relation import Relation
 from dovetail.joins.interval.request import Request, Slack
 from dovetail.spark.frames import quoted, units
-from dovetail.spark.inputs import distance_units
+from dovetail.spark.inputs import FLOATS, distance_units
 
 _LEAST, _MOST = "cast('-9223372036854775808' as bigint)", "9223372036854775807L"
 
@@ -55,7 +55,7 @@ def _widened(side: Side, gap: int | float) -> Side:
     Inverted intervals stay inverted, so that they are still found.
     """
     start, end = (units(side.bound_type, bound) for bound in (side.start, side.end))
-    if isinstance(side.bound_type, (T.FloatType, T.DoubleType)):
+    if isinstance(side.bound_type, FLOATS):
         kind: T.DataType = T.DoubleType()
         low, high = f"{start} - {gap!r}D", f"{end} + {gap!r}D"
     else:
@@ -84,7 +84,7 @@ def _enough(left: Side, right: Side, request: Request, slack: Slack) -> str:
     """SQL: the two share enough: a least length, a least part of the left one, or of both."""
     (ls, le), (rs, re) = ((side.own("start"), side.own("end")) for side in (left, right))
     end, start = f"least({le}, {re})", f"greatest({ls}, {rs})"
-    floating = isinstance(left.bound_type, (T.FloatType, T.DoubleType))
+    floating = isinstance(left.bound_type, FLOATS)
     parts = []
     if slack.min_overlap is not None:
         asked_kind = asked_type(left.source, request.left_interval)

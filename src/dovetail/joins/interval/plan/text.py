@@ -15,9 +15,9 @@ from pyspark.sql import DataFrame
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.sides import Bound, as_column, bound_columns, inverted_error, late_error
-from dovetail.joins.interval.relation import EQUALITIES, Closed, Relation
+from dovetail.joins.interval.relation import EQUALITIES, Relation
 from dovetail.joins.interval.request import Request
-from dovetail.request import output_names
+from dovetail.request import Closed, output_names
 from dovetail.spark.frames import find_column, quoted
 from dovetail.spark.inputs import check_input, check_texts, is_text
 

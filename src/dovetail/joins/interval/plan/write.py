@@ -16,7 +16,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs
-from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
@@ -26,10 +25,10 @@ from dovetail.engine.storage.remote import Access
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.interval.cell_join import CellJoin, join_cell
 from dovetail.spark.hosts.batch import mapped_frame, task_frame
-from dovetail.spark.task import MetricsSink
+from dovetail.spark.task import MetricsSink, TaskAttempt
 
 MANIFEST = T.StructType().add("file", T.StringType()).add("rows", T.LongType())
-ROW_GROUP, GROUP_BYTES = 1 << 17, 8 << 20  # a row group is complete with so many rows or bytes
+ROW_GROUP, GROUP_BYTES = 1 << 17, 8 << 20  # a row group is complete with either
 ENCODED_ROWS = 1 << 14  # rows of a column that are encoded at once; Arrow's 1,024 take a twentieth longer
 
 
@@ -111,9 +110,8 @@ def _join_and_write(
 def _write(target: Target, group_bytes: int, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Writes all batches to one file and yields its name and row count; an empty task writes nothing."""
     system, _ = target.filesystem()
-    context = TaskContext.get()
-    number, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
-    name = f"part-{number:05d}-{attempt}.parquet"
+    task = TaskAttempt.here()
+    name = f"part-{task.partition:05d}-{task.attempt}.parquet"
     writer: pq.ParquetWriter | None = None
     rows = 0
     try:

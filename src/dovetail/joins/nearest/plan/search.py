@@ -19,18 +19,17 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.engine.exchange.delivery import CELL
 from dovetail.engine.point_join import PointTask, join_task
 from dovetail.joins.interval.plan.sides import Side
-from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Request as JoinRequest
 from dovetail.joins.nearest.operator import DISTANCE, NearestJoin
 from dovetail.joins.nearest.request import Request
-from dovetail.request import MOST_CELLS
+from dovetail.request import MOST_CELLS, Closed
 from dovetail.spark.frames import RESERVED, quoted, units, unquoted
 from dovetail.spark.hosts.batch import Placed, exchange_bundled, nullable, task_frame
 from dovetail.spark.hosts.cells import HASH, Cells, fitting_cells
 from dovetail.spark.hosts.sample import long_literal
+from dovetail.spark.inputs import FLOATS
 from dovetail.spark.task import MetricsSink
 
-FLOATS = (T.FloatType, T.DoubleType)
 _ROW, _EVERY = f"{RESERVED}row", f"{RESERVED}every"
 _MOST_COPIES = 4_000_000  # right rows that are copied to other cells of a hot key, at most
 

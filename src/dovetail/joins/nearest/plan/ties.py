@@ -18,13 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.joins.interval.api import plan_interval_join
 from dovetail.joins.interval.plan.sides import Side
+from dovetail.joins.nearest.kernels.nearest import FARTHEST
 from dovetail.joins.nearest.operator import DISTANCE
-from dovetail.joins.nearest.plan.search import FLOATS, Search, has_order
+from dovetail.joins.nearest.plan.search import Search, has_order
 from dovetail.joins.nearest.request import Request
 from dovetail.spark.frames import quoted, units, unquoted
+from dovetail.spark.inputs import FLOATS
 
 _FLOAT_ROOM = 1e-9  # rounding of floats must not lose a row; the distance is compared exactly afterwards
-_FARTHEST = 2**63 - 1
 _BY_ORDER = "(x, y) -> case when x.o < y.o then -1 when x.o > y.o then 1 else 0 end"
 
 
@@ -131,9 +132,9 @@ class Nearest:
             wide = f"({reach} * {1 + _FLOAT_ROOM!r}D + abs({{0}}) * {_FLOAT_ROOM!r}D)"
             low, high = f"{{0}} - {wide}", f"{{0}} + {wide}"
         else:
-            within = f"nullif({reach}, {_FARTHEST}L)"  # rows that are farther apart count as this far
+            within = f"nullif({reach}, {FARTHEST}L)"  # rows that are farther apart count as this far
             low = f"coalesce(try_subtract({{0}}, {within}), cast('-9223372036854775808' as bigint))"
-            high = f"coalesce(try_add({{0}}, {within}), {_FARTHEST}L)"
+            high = f"coalesce(try_add({{0}}, {within}), {FARTHEST}L)"
         ends = (
             (low if self.request.before else "{0}", "ls", "low"),
             (high if self.request.after else "{0}", "le", "high"),

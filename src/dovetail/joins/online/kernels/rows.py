@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.engine.kernels.arrays import I32, I64, U8, inlined, int64s
-from dovetail.engine.kernels.compile import kernel
+from dovetail.engine.kernels.arrays import I32, I64, U8, Bool, inlined, int64s
+from dovetail.engine.kernels.compile import kernel, register_warmup
 
 
 class Rows(NamedTuple):
@@ -232,3 +232,20 @@ def meet(rows: Rows, out: Outcome, side: int, mine: int, other: int) -> None:
     out.slots[at, side] = mine
     out.slots[at, 1 - side] = other
     out.n[FOUND] = at + 1
+
+
+@kernel
+def mark_bits(bits: U8, places: I64) -> Bool:
+    """Set the bits at these places; for each, whether it was not set before."""
+    fresh = np.empty(len(places), np.bool_)
+    for at in range(len(places)):
+        byte, bit = places[at] >> 3, np.uint8(1 << (places[at] & 7))
+        fresh[at] = (bits[byte] & bit) == 0
+        bits[byte] |= bit
+    return fresh
+
+
+@register_warmup
+def _warm() -> None:
+    """Compile the kernel."""
+    mark_bits(np.zeros(1, np.uint8), np.zeros(1, np.int64))

@@ -370,7 +370,7 @@ class Combinations:
     def _cuts(self, source: Source, key: int, rule: Rule) -> I64:
         """The first key of each range except the lowest, from a sample; none if all sampled keys are equal.
 
-        There are so many ranges that a range of one input fits in memory, but never so many that pieces are tiny.
+        A range of one input fits in memory, unless that would make pieces tiny.
         """
         most = max(1, min(_SAMPLED_ROWS, self.join.buffer.room // (256 * _SAMPLED_BLOCKS)))  # a 32nd of the room
         size = 8 * _SAMPLED_BLOCKS * most

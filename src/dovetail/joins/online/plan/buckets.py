@@ -168,7 +168,7 @@ class OnlineCall:
     def _expired(self, retain_ms: int | None, lateness: Lateness | None) -> Batches:
         """Yields unmatched rows behind Spark's watermark, and sets the timer for the next ones.
 
-        Where nothing is owed they come at once. Else they come when so many can leave that settling is worth it.
+        They come at once if no result is pending, else when enough rows can leave to make computing those worth it.
         """
         header, now_ms, reached_ms = self.header, self.call.now_ms, self.call.watermark_ms
         watermark = header.raise_watermark(1000 * reached_ms if reached_ms > 0 else None)

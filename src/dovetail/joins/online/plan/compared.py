@@ -19,10 +19,9 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.errors import PlanError
 from dovetail.joins.online.graph import SIDES, Band, Term, parse_end
 from dovetail.joins.online.intervals import Intervals
-from dovetail.joins.online.plan.plan import quoted
 from dovetail.joins.online.request import Request
 from dovetail.request import Key
-from dovetail.spark.frames import arrow_type, same_column
+from dovetail.spark.frames import arrow_type, column_of, same_column
 from dovetail.spark.inputs import common_type
 
 _CAST = "dovetail_as_"
@@ -147,7 +146,7 @@ class _Casts:
         for name, column in columns:
             frame = self._inputs[name]
             if frame.schema[column].dataType != kind:
-                cast = [quoted(c).cast(kind).alias(c) if c == column else quoted(c) for c in frame.columns]
+                cast = [column_of(c).cast(kind).alias(c) if c == column else column_of(c) for c in frame.columns]
                 self._inputs[name] = frame.select(*cast)
 
     def frames(self) -> dict[str, DataFrame]:
@@ -183,5 +182,5 @@ class _Casts:
         if arrow_type(self._kind(name, column)) == arrow_type(kind):
             return column
         copy = f"{_CAST}{kind.simpleString()}_{column}"
-        self.added[name, copy] = quoted(column).cast(kind).alias(copy)
+        self.added[name, copy] = column_of(column).cast(kind).alias(copy)
         return copy

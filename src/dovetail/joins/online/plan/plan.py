@@ -29,7 +29,7 @@ from dovetail.joins.online.plan.buckets import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import RELOADS, Terms
 from dovetail.joins.online.unmatched import is_row_number
-from dovetail.spark.frames import arrow_type
+from dovetail.spark.frames import WATERMARK, arrow_type, column_of
 from dovetail.spark.hosts.batch import bucket_frame
 from dovetail.spark.hosts.stateful import stateful_frame
 from dovetail.spark.inputs import collation_key, collation_of
@@ -39,7 +39,6 @@ from dovetail.spark.task import MetricsSink
 _END = "dovetail_end_of_input"
 _RELOADS = "once one input is left, memory is for rows of the others, which are reloaded from disk"
 _COLLATED = "dovetail_collation_key_"
-_WATERMARK = "spark.watermarkDelayMs"
 _STATE_STORE = "spark.sql.streaming.stateStore"
 End = Column | Mapping[str, Column] | None
 
@@ -65,7 +64,7 @@ class OnlinePlan:
     def frame(self) -> DataFrame:
         """The answer, as a lazy DataFrame; streaming if the inputs are."""
         whole = self._whole()
-        return whole if self.columns is None else whole.select(*(quoted(name) for name in self.columns))
+        return whole if self.columns is None else whole.select(*(column_of(name) for name in self.columns))
 
     def _whole(self) -> DataFrame:
         if not self.inputs[0].isStreaming:
@@ -140,11 +139,6 @@ def _spreading(what: Pair, given: list[str], hot: list[HotKey]) -> str:
     turns = what.how == "inner" and shares[once] < shares[other]  # rows of a preserved side are never copied
     turn = f"; {other} has more of them, so exchange the inputs first" if turns else ""
     return f"{option} spreads {once}'s rows of them over all partitions, from a new checkpoint{turn}"
-
-
-def quoted(name: str) -> Column:
-    """A column by its exact name, with any characters."""
-    return F.col("`" + name.replace("`", "``") + "`")
 
 
 class Named(NamedTuple):
@@ -230,7 +224,7 @@ class Inputs:
         most = resident_limit(self.first.sparkSession, terms.memory, buckets) if streaming else None
         task = OnlineTask(uuid.uuid4().hex, join, terms, asked, marked, answer.schema, out, sink, self.lateness, most)
         frames = [
-            frame.select(*map(quoted, join.schemas[name].names), *([self._end(name)] if marked else []))
+            frame.select(*map(column_of, join.schemas[name].names), *([self._end(name)] if marked else []))
             for name, frame in self.frames.items()
         ]
         wanted = None if columns.wanted is None else (*columns.wanted, *(field.name for field in phase))
@@ -286,7 +280,7 @@ def watermarks(frame: DataFrame) -> dict[str, int]:
     """The columns of a stream with a watermark, and their delay in milliseconds."""
     if not frame.isStreaming:
         return {}
-    found = ((field.name, (field.metadata or {}).get(_WATERMARK)) for field in frame.schema)
+    found = ((field.name, (field.metadata or {}).get(WATERMARK)) for field in frame.schema)
     return {name: int(delay) for name, delay in found if delay is not None}
 
 

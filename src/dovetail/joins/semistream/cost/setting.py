@@ -431,11 +431,6 @@ class Prediction:
         return 1 / (self.w * self.steps_per_load)
 
     @property
-    def residence_bound_s(self) -> float:
-        """Seconds after which every tuple has been answered, if the stream never runs dry (F6)."""
-        return self.bound_steps * self.c_loop
-
-    @property
     def mean_residence_s(self) -> float:
         """Mean seconds that a tuple waits, if the stream never runs dry (F7)."""
         return self.waiting / self.mu

@@ -185,7 +185,7 @@ def promote(c: KeyCache, policy: int, keys: Candidates, took: I64) -> int:
 
 @kernel
 def age(c: KeyCache, times: int) -> None:
-    """So many times, at most 62, hits count half, and a key needs one row less, though not less than at first."""
+    """Halve the hits `times` times, at most 62; a key needs one row less each time, though not less than at first."""
     for entry in range(c.meta[ENTRIES]):
         c.hits[entry] >>= times
     c.meta[THRESHOLD] = max(c.meta[START], c.meta[THRESHOLD] - times)

@@ -31,7 +31,7 @@ class Parts(NamedTuple):
 
 
 def empty_parts(messages: int, columns: int, buffers: int) -> Parts:
-    """Room for so many messages."""
+    """Room for this number of messages."""
     shapes = (messages,), (messages,), (messages, columns), (messages, buffers), (messages, buffers)
     return Parts(*(np.empty(shape, np.int64) for shape in shapes))
 
@@ -123,7 +123,7 @@ def _copy(source: U8, target: U8) -> None:
 
 @kernel
 def _moved(words: AnyArray, by: int, out: AnyArray) -> bool:
-    """Whether the offsets ascend; all but the first are written, so much higher."""
+    """Whether the offsets ascend; all but the first are written, this much higher."""
     falls = 0
     for at in range(len(out)):
         falls += words[at + 1] < words[at]

@@ -80,7 +80,7 @@ def _add_key(s: Scratch, at: int, code: int, used: int) -> int:
 
 @kernel
 def _clear(s: Scratch, keys: int) -> int:
-    """The mask of a cleared table for so many keys."""
+    """The mask of a cleared table for this number of keys."""
     size = 8
     while size < 2 * keys and size < len(s.cells):
         size *= 2
@@ -318,7 +318,7 @@ class Round(NamedTuple):
 
 
 def empty_met(keys: int, rows: int) -> Met:
-    """Room for so many keys with so many master rows together."""
+    """Room for these numbers of keys and of master rows."""
     return Met(*(np.empty(n, np.int64) for n in (keys, keys, keys, keys, rows)))
 
 

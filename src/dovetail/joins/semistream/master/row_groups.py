@@ -197,7 +197,7 @@ class Named(Protocol):
 
 
 Scan = Callable[[Sequence[RowGroup], int | None], Iterator[pa.Table]]
-"""Gives all rows of row groups or raises an error: at once, or so many at a time, decoded as they are asked for."""
+"""Gives all rows of row groups or raises an error: at once, or by this number of rows, decoded on demand."""
 
 
 class RowGroupPages:

@@ -26,7 +26,7 @@ from dovetail.joins.semistream.master.postgres.source import postgres_source
 from dovetail.joins.semistream.master.ranges import DEFAULT_RANGE
 from dovetail.joins.semistream.master.redis import redis_source
 from dovetail.joins.semistream.master.sqlite import sqlite_source
-from dovetail.joins.semistream.within import Closed
+from dovetail.request import Closed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

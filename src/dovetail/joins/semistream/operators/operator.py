@@ -1,4 +1,4 @@
-"""A semi-stream join: its specification, and the running join that codes rows and collects answers."""
+"""The base classes of semi-stream joins: the specification, and the operator, which encodes keys and emits results."""
 
 from __future__ import annotations
 

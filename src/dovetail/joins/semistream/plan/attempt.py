@@ -41,7 +41,7 @@ class Attempt:
         """The version that this task must read; None for the newest, where a store keeps no others.
 
         With `defer`, its log entry is flushed to disk while the task works, until `settle`. Of a store without history
-        a version is logged only after it is open, in `held` or anew: a busy one has another a moment later.
+        a version is logged only once it is open, in `held` or now: a busy store has another one a moment later.
         """
         task = self.task
         if self.batch is None:

@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
@@ -47,10 +46,11 @@ from dovetail.joins.semistream.master.page_file.writer import (
     with_clashes,
 )
 from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder, check_order
-from dovetail.spark.frames import arrow_type, check_names, same_column
+from dovetail.spark.frames import arrow_type, check_names, column_of, same_column
 from dovetail.spark.hosts.batch import exchange_by_hash, exchange_by_range, mapped_frame, numbered, one_partition
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
+from dovetail.spark.task import TaskAttempt
 
 REPORT = T.StructType().add("partition", T.IntegerType()).add("report", T.StringType())
 
@@ -152,11 +152,6 @@ def same_columns(df: DataFrame, names: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(same_column(df, name) for name in ((names,) if isinstance(names, str) else names))
 
 
-def column_of(name: str) -> Column:
-    """The column of this name, whatever characters it has."""
-    return F.col("`" + name.replace("`", "``") + "`")
-
-
 def _with_keys(df: DataFrame, form: KeyForm) -> tuple[DataFrame, DataFrame, int]:
     """Rows with a key, those without, and how many have none."""
     if not any(df.schema[name].nullable for name in form.names):
@@ -209,8 +204,7 @@ def _laid_out(df: DataFrame, key: Sequence[str], order: PageOrder, frequency: st
 
 def reported(work: Place, write: Callable[[int], dict[str, Any] | None]) -> Iterator[pa.RecordBatch]:
     """The report of what a task writes, by its number; a fault of the rows or the disk is reported, not retried."""
-    context = TaskContext.get()
-    number = context.partitionId() if context else 0
+    number = TaskAttempt.here().partition
     try:
         report = write(number)
     except DataError as error:

@@ -21,7 +21,8 @@ from dovetail.joins.semistream.cells import RangeForm, check_ranged, kept_splits
 from dovetail.joins.semistream.master.page_file.generation import Generation, PartFile, building, commit
 from dovetail.joins.semistream.master.page_file.range_file import RangePlan, check_options, overlap_at_bounds
 from dovetail.joins.semistream.master.page_file.writer import page_size
-from dovetail.joins.semistream.plan.build import REPORT, arrow_schema, check_seen, collected, column_of, same_columns
+from dovetail.joins.semistream.plan.build import REPORT, arrow_schema, check_seen, collected, same_columns
+from dovetail.spark.frames import column_of
 from dovetail.spark.hosts.batch import exchange_by_id, mapped_frame
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory

@@ -1,7 +1,8 @@
 """Mode "carry": rows wait from one micro-batch to the next in the stream's checkpointed state.
 
-An owner of pages is a bucket of the stateful host. The state that a batch leaves is also logged. A repeated attempt
-answers the same rows and leaves the same state as the first one, even if memory, cores or code have changed.
+A bucket of the stateful host answers the rows of a run of pages. The state that a batch leaves is also logged. A
+repeated attempt answers the same rows and leaves the same state as the first one, even if memory, cores or code have
+changed.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from dovetail.errors import BudgetExceeded, ConfigError, PlanError
 from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.plan.attempt import Attempt
+from dovetail.joins.semistream.plan.buckets import PageBuckets
 from dovetail.joins.semistream.plan.columns import without_watermarks
-from dovetail.joins.semistream.plan.owners import Owners
 from dovetail.joins.semistream.plan.task import EnrichTask, Session, changed_pages, matched
 from dovetail.joins.semistream.request import Park
 from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, StateLog, WaitingRows
@@ -52,7 +53,7 @@ def carried_frame(rows: DataFrame, task: EnrichTask, max_wait_ms: int, output: T
 class CarriedJoin:
     """An enrichment whose rows may wait, for the stateful host.
 
-    There are as many owners as partitions of the state, a number that never changes. All are called in every
+    There are as many buckets as partitions of the state, a number that never changes. All are called in every
     micro-batch, since waiting rows would otherwise be answered late or never.
     """
 
@@ -73,8 +74,8 @@ class CarriedJoin:
     chunk_bytes = arrival_bytes
 
     def exchange(self) -> AbstractContextManager[Exchange]:
-        """Rows go to the owner of their home page."""
-        return closing(Owners(self.task, state_partitions()))
+        """Rows go to the bucket of their home page."""
+        return closing(PageBuckets(self.task, state_partitions()))
 
     def take_rows(self, side: int, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Rows under our names."""
@@ -86,12 +87,12 @@ class CarriedJoin:
         before = None if stored is None else Carried.from_bytes(call.state.piece(0))
         arrived = call.arrived
         if (arrived is not None and not arrived.is_empty) or (before is not None and before.keeps_rows):
-            yield from OwnerCall(self, call, before, Attempt(self.task)).answers()
+            yield from CarriedCall(self, call, before, Attempt(self.task)).answers()
 
 
 @dataclass(slots=True)
-class OwnerCall:
-    """One call for one owner: with rows, or because none have come."""
+class CarriedCall:
+    """One call of one bucket: with rows, or because none have come."""
 
     join: CarriedJoin
     call: BucketCall

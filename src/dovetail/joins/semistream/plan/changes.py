@@ -37,9 +37,9 @@ from dovetail.joins.semistream.master.page_file.generation import (
 from dovetail.joins.semistream.master.page_file.holds import prune
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
-from dovetail.joins.semistream.plan.build import REPORT, collected, column_of, reported
+from dovetail.joins.semistream.plan.build import REPORT, collected, reported
 from dovetail.joins.semistream.versions import VersionLog, default_log
-from dovetail.spark.frames import arrow_type, parallelism
+from dovetail.spark.frames import arrow_type, column_of, parallelism
 from dovetail.spark.hosts.batch import exchange_by_id, mapped_frame
 from dovetail.spark.inputs import refuse_collated
 from dovetail.spark.places import place_of, require_shared_directory
@@ -53,7 +53,7 @@ OPERATIONS: dict[str, Operation] = {
 """The operations of Debezium, Delta Lake, Flink and others, and what they do here."""
 _COLUMNS = ("op", "_change_type")  # in which change feeds have the operation
 _TASK = "dovetail_task"
-_TASK_PAGES, _TASKS = 256, 32  # at least so many pages for a task, and at most so many tasks
+_TASK_PAGES, _TASKS = 256, 32  # the least pages for a task, and the most tasks
 _QUERIES: dict[str, str] = {}  # by start of a stream of changes
 
 
@@ -108,13 +108,13 @@ class Changes:
             return commit_changes(plan, reports, applied) if reports else None
 
     def _check_unchanged(self, base: Generation) -> None:
-        """Refuse a file that was built anew with another shape since the changes were planned."""
+        """Refuse a file that was rebuilt with another shape since the changes were planned."""
         as_built = (base.key, base.schema.names, base.schema.types, base.order, base.unique, base.ranged)
         form = self.form
         planned = (form.key, form.schema.names, form.schema.types, "key", form.history is None, None)
         if as_built != planned:
             raise ConfigError(
-                f"{self.path} was built anew with another key, other columns or another unique= since these changes "
+                f"{self.path} was rebuilt with another key, other columns or another unique= since these changes "
                 f"were planned; open it again with MasterStore.open, and apply the changes to that store."
             )
 

@@ -18,11 +18,10 @@ from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.request import DeadLetter, Park, Request, key_pairs
 from dovetail.joins.semistream.within import PairCheck, Within, order_kind
 from dovetail.request import Key, known_column, output_names, wanted_columns
-from dovetail.spark.frames import arrow_type, check_names, same_column
+from dovetail.spark.frames import WATERMARK, arrow_type, check_names, column_of, same_column
 from dovetail.spark.inputs import refuse_collated
 
 KEY = "dovetail_key_"
-WATERMARK = "spark.watermarkDelayMs"
 _UNITS = ("s", "ms", "us", "ns")
 
 
@@ -55,11 +54,6 @@ def without_watermarks(output: T.StructType) -> T.StructType:
     return T.StructType([T.StructField(f.name, f.dataType, f.nullable, metadata) for f, metadata in fields])
 
 
-def quoted(name: str) -> str:
-    """The name as Spark must be given it."""
-    return "`" + name.replace("`", "``") + "`"
-
-
 def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Columns:
     """The columns of this request, or a `PlanError` for names and types that do not fit."""
     check_names("the stream", frame, "stream")
@@ -90,7 +84,7 @@ def plan_columns(frame: DataFrame, store: MasterStore, request: Request) -> Colu
     on += [] if request.ranged is None else [names.index(request.ranged.value)]
     master = tuple(name for side, name in wanted.values() if side == "master")
     return Columns(
-        frame.select(*(F.col(quoted(name)) for name in names), *helpers),
+        frame.select(*(column_of(name) for name in names), *helpers),
         tuple(stream),
         tuple(on),
         master,
@@ -191,7 +185,7 @@ def _aligned(field: T.StructField, key: pa.Field, pair: Key) -> Column | None:
             f"{_spark_type(key).simpleString()}; cast one of them so that both have one type.",
             argument="on",
         )
-    column = F.col(quoted(pair.left))
+    column = column_of(pair.left)
     narrow = column.try_cast(_spark_type(key))
     return F.when(narrow == column, narrow)
 

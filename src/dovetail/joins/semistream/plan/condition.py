@@ -26,10 +26,10 @@ from dovetail.joins.semistream.dead_letters import DeadLetters
 from dovetail.joins.semistream.master.pages import Pages
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.attempt import Attempt
-from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, quoted, without_watermarks
+from dovetail.joins.semistream.plan.columns import KEY, Columns, plan_columns, without_watermarks
 from dovetail.joins.semistream.plan.task import EnrichTask
 from dovetail.joins.semistream.request import DeadLetter, Drop, Request
-from dovetail.spark.frames import Batches, arrow_type, has_subqueries
+from dovetail.spark.frames import Batches, arrow_type, column_of, has_subqueries
 from dovetail.spark.hosts.batch import mapped_frame
 
 _MATCHED, _FIRST, _HOLDS, _PART = (f"{KEY}{name}" for name in ("matched", "first", "holds", "part"))
@@ -123,7 +123,7 @@ class Conditioned:
     def frame(self, pairs: DataFrame, task: EnrichTask) -> DataFrame:
         """The result, of the pairs of equal key."""
         if not self.settles:
-            return pairs.where(self._condition).select(*(F.col(quoted(name)) for name in self.output.names))
+            return pairs.where(self._condition).select(*(column_of(name) for name in self.output.names))
         holds = F.when(F.col(_MATCHED), F.coalesce(self._condition, F.lit(False))).otherwise(False)
         pairs = pairs.withColumn(_HOLDS, holds).withColumn(_PART, F.spark_partition_id())
         schema = pa.schema([pa.field(f.name, arrow_type(f.dataType)) for f in self.output])

@@ -34,6 +34,7 @@ from dovetail.joins.semistream.decision import (
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.pages import Pages, probed
 from dovetail.joins.semistream.master.store import MasterStore
+from dovetail.joins.semistream.plan.buckets import BUCKET, bucketed_rows
 from dovetail.joins.semistream.plan.columns import (
     KEY,
     Columns,
@@ -43,7 +44,6 @@ from dovetail.joins.semistream.plan.columns import (
     ranged_request,
 )
 from dovetail.joins.semistream.plan.condition import Conditioned, pair_request
-from dovetail.joins.semistream.plan.owners import owned_rows
 from dovetail.joins.semistream.plan.task import EnrichTask, enrich_rows, stream_names
 from dovetail.joins.semistream.request import DeadLetter, Request, key_pairs, sets_aside
 from dovetail.joins.semistream.sizes import width_of
@@ -101,11 +101,11 @@ class EnrichPlan:
         return carried_frame(rows, self.task, max_wait_ms, self.columns.output)
 
     def _routed(self, rows: DataFrame) -> DataFrame:
-        """Rows in the partition of the task that owns their slice of the master data."""
-        owners = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
-        fields = [T.StructField("owner", T.IntegerType()), *rows.schema.fields]
-        owned = mapped_frame(rows, partial(owned_rows, self.task, owners), fields)
-        return exchange_by_id(owned, owners, F.col("owner")).drop("owner")
+        """Rows in the partition of the task that reads their slice of the master data."""
+        buckets = int(rows.sparkSession.conf.get("spark.sql.shuffle.partitions") or 2)
+        fields = [T.StructField(BUCKET, T.IntegerType()), *rows.schema.fields]
+        bucketed = mapped_frame(rows, partial(bucketed_rows, self.task, buckets), fields)
+        return exchange_by_id(bucketed, buckets, F.col(BUCKET)).drop(BUCKET)
 
     def without_dead_letters(self) -> EnrichPlan:
         """The same plan for a further query over the rows, which writes no dead letters."""

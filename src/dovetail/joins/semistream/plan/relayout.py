@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.semistream.master.page_file.generation import Generation, load_version
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
-from dovetail.joins.semistream.plan.build import build_pages, column_of
-from dovetail.spark.frames import parallelism
+from dovetail.joins.semistream.plan.build import build_pages
+from dovetail.spark.frames import column_of, parallelism
 from dovetail.spark.hosts.batch import mapped_frame, numbered
 
 if TYPE_CHECKING:

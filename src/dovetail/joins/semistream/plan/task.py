@@ -225,7 +225,7 @@ class Session:
         return None if found is None or found.same_as(now) else found
 
     def _is_outgrown(self, n_rows: int) -> bool:
-        """Whether micro-batches have grown so much that another algorithm may suit them."""
+        """Whether micro-batches have grown enough for another algorithm to suit them."""
         price = self.decision.price
         planned = None if price is None or price.setting is None else price.setting.batch_rows
         return self.task.request.algorithm == "auto" and planned is not None and n_rows > _OUTGROWN * planned

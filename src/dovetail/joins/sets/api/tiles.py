@@ -17,6 +17,7 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
+from dovetail.spark.inputs import FLOATS
 from dovetail.spark.task_errors import MARK, translate_task_errors
 
 _MICRO = timedelta(microseconds=1)
@@ -28,7 +29,7 @@ def tiles_of(low: Column, high: Column, width: Any, kind: str | T.DataType) -> C
     """The pieces of this width of bounds of this type, as an array of structs (start, end); null if inverted."""
     of = _parsed(kind)
     low, high = low.cast(of), high.cast(of)
-    if isinstance(of, (T.FloatType, T.DoubleType)):
+    if isinstance(of, FLOATS):
         return _of_floats(low, high, _number(width, of), of)
     step = F.lit(_units(width, of)).cast("bigint")
     first, last = _counted(low, of), _counted(high, of)
@@ -48,7 +49,7 @@ def _parsed(kind: str | T.DataType) -> T.DataType:
             f"kind={kind!r} is not a type; write it as SQL does: 'decimal(10,2)'.", argument="kind"
         ) from error
     narrow = isinstance(of, T.DecimalType) and of.precision <= NARROW_DIGITS
-    if not narrow and not isinstance(of, (T.FloatType, T.DoubleType, *_TIMES)):
+    if not narrow and not isinstance(of, (*FLOATS, *_TIMES)):
         raise PlanError(
             f"kind={kind!r} must be a decimal of at most {NARROW_DIGITS} digits, float, double, time or a day-time "
             "interval; leave it out for whole numbers, dates and timestamps.",

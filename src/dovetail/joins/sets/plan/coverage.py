@@ -40,9 +40,7 @@ from dovetail.joins.sets.cover_index import (
 from dovetail.spark.frames import unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, task_frame
 from dovetail.spark.hosts.sent import answered
-from dovetail.spark.inputs import row_bytes
-
-_FLOATS = (T.FloatType, T.DoubleType)
+from dovetail.spark.inputs import FLOATS, row_bytes
 
 
 def covered_rows(inputs: Inputs) -> tuple[DataFrame, list[str]] | None:
@@ -69,12 +67,12 @@ def _fits(inputs: Inputs) -> bool:
     right = inputs.statistics[1]
     keys = right.sample.key
     share = len(np.unique(keys)) / max(1, len(keys)) if inputs.right.keys else 0.0
-    each = FLOAT_ROW_BYTES if isinstance(inputs.right.bound_type, _FLOATS) else ROW_BYTES
+    each = FLOAT_ROW_BYTES if isinstance(inputs.right.bound_type, FLOATS) else ROW_BYTES
     return index_fits(inputs, each + share * (2 * right.key_bytes + KEY_BYTES))
 
 
 def _fields(rows: DataFrame, kind: T.DataType) -> list[T.StructField]:
-    length = T.DoubleType() if isinstance(kind, _FLOATS) else T.LongType()
+    length = T.DoubleType() if isinstance(kind, FLOATS) else T.LongType()
     return [*nullable(rows.schema), T.StructField(COUNT, T.LongType(), False), T.StructField(COVERED, length, False)]
 
 

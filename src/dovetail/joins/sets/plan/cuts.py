@@ -18,15 +18,14 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from dovetail.joins.sets.plan.rows import Rows
 from dovetail.joins.sets.request import Request
+from dovetail.request import MOST_CELLS
 from dovetail.spark.frames import RESERVED, parallelism
 from dovetail.spark.hosts.batch import copied_to_tasks
 from dovetail.spark.hosts.sample import SMALL_BYTES, Source, double_literal, draw, long_literal, reached
 from dovetail.spark.inputs import known_bytes, row_bytes
 
-MOST_CELLS = 1000
 _TASKS_PER_CORE = 2
 CELL = f"{RESERVED}cell"
-_HASH = f"{RESERVED}hash"
 
 
 class Carried(NamedTuple):

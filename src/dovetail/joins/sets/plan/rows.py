@@ -15,11 +15,10 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.sides import bound_columns, find_bounds
-from dovetail.joins.interval.relation import Closed
 from dovetail.joins.interval.request import Invalid
 from dovetail.joins.sets.plan.scale import Scale
 from dovetail.joins.sets.request import Request
-from dovetail.request import Key
+from dovetail.request import Closed, Key
 from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.inputs import check_input, check_texts, common_keys, common_type, is_text, type_with_codes
 from dovetail.spark.task_errors import MARK, translate_task_errors

@@ -16,9 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.request import Distance
-from dovetail.spark.inputs import distance_units, is_text
+from dovetail.spark.inputs import FLOATS, distance_units, is_text
 
-_FLOATS = (T.FloatType, T.DoubleType)
 _MICROS = (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
 _EPOCH = "timestamp_ntz'1970-01-01 00:00:00'"
 _DAY = 86_400_000_000  # in microseconds
@@ -34,7 +33,7 @@ class Scale:
     @property
     def number_type(self) -> str:
         """SQL: the type of the numbers."""
-        if isinstance(self.kind, _FLOATS):
+        if isinstance(self.kind, FLOATS):
             return "double"
         return self.kind.simpleString() if self.textual or isinstance(self.kind, T.DecimalType) else "bigint"
 
@@ -51,7 +50,7 @@ class Scale:
     @property
     def floating(self) -> bool:
         """Whether numbers may be NaN."""
-        return isinstance(self.kind, _FLOATS)
+        return isinstance(self.kind, FLOATS)
 
     def number(self, bound: str) -> str:
         """SQL: a bound as a number."""

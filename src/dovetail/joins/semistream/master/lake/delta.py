@@ -95,7 +95,7 @@ class DeltaSource(TableHistory):
         check_features(table, self)
         name = version_of(table)
         if version is not None and "-" in version and name != version:
-            raise ConfigError(f"{self} was created anew: version {version} is gone, its number now stands for {name}.")
+            raise ConfigError(f"{self} was created again: version {version} is gone, its number now stands for {name}.")
         return table
 
     def _columns(self, table: DeltaTable) -> list[Field | None]:
@@ -185,7 +185,7 @@ def storage_options(access: Access | None) -> dict[str, str] | None:
 
 
 def version_of(table: DeltaTable) -> str:
-    """The version of a table, with the beginning of its id: one that is created anew counts from 0 again."""
+    """The version of a table, with the beginning of its id: one that is created again counts from 0 again."""
     return f"{table.version()}-{str(table.metadata().id)[:8]}"
 
 

@@ -97,7 +97,7 @@ class IcebergSource(TableHistory):
         if found is None:
             raise ConfigError(
                 f"{self} has no version {version} any more (current is {version_of(table)}): its snapshot has expired, "
-                f"or the table was created anew. {_REMEDY.capitalize()}, or start the query from the current version."
+                f"or the table was created again. {_REMEDY.capitalize()}, or start the query from the current version."
             )
         return found
 

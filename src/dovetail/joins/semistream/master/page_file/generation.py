@@ -311,9 +311,7 @@ def load_version(path: Place, version: str | None = None) -> Generation:
         )
     found = load(path, int(number))
     if found.version != wanted:
-        raise ConfigError(
-            f"{path} was built anew: version {wanted} is gone, its number now stands for {found.version}."
-        )
+        raise ConfigError(f"{path} was rebuilt: version {wanted} is gone, its number now stands for {found.version}.")
     return found
 
 
@@ -415,7 +413,7 @@ def commit(path: Place, work: Place, generation: Generation, expected: str | Non
     """Make what was built in `work` the newest generation, atomically for readers.
 
     With `expected`, only if that is still the current version. Which changes were applied is known of a file that is
-    built anew, too.
+    rebuilt, too.
     """
     began = json.loads((work / _BEGAN).read_text()) if isinstance(work, Path) else None
     listed = {name for home, name in generation.files if home == generation.number}

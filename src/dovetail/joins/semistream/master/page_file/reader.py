@@ -42,7 +42,7 @@ from dovetail.joins.semistream.master.page_file.range_file import explain_ranges
 from dovetail.joins.semistream.master.page_file.tables import REPAIR, open_index, page_table, part_table
 from dovetail.joins.semistream.master.pages import Counted, Order, read_each
 
-_FROM_A_STORE = 16 << 20  # so many that requests are always under way
+_FROM_A_STORE = 16 << 20  # enough for requests to be always under way
 _AT_A_TIME = 1 << 20  # bytes of pages in which keys are looked up; more of them leave the processor's caches
 
 

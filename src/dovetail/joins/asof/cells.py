@@ -1,7 +1,6 @@
-"""Copies of right rows for cells of their key that have left rows but may lack the right row before (or after) them.
+"""Finds the cells of rows in the tasks that send rows: the cell of each row, and cells that need a copy of a right row.
 
-Tasks that send right rows make them, each from the rows that it has at a time: of these the last ones before a cell
-are enough. A cell gets copies from many tasks, and its own task finds the last one among them.
+Spark then converts no column for it.
 Reference: docs/algorithms/asof.md, 4.
 """
 
@@ -15,7 +14,7 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
-from dovetail.engine.rows.keys import KeyEncoder, bound_codes
+from dovetail.engine.rows.keys import KeyEncoder, bound_codes, bound_positions
 from dovetail.engine.rows.ties import tie_order
 from dovetail.joins.asof.operator import AsofJoin
 
@@ -25,8 +24,48 @@ _NONE: Copies = (int64s([]), int64s([]))
 
 
 @dataclass(frozen=True, slots=True)
+class ByTime:
+    """A row belongs to the cell after the last boundary (hash of the key, position in time) that it reaches.
+
+    `hashed` is the column of the hashes; without keys there is none. Rows that cannot match have their cell in the
+    column `given`, others -1; None if there are no such rows.
+    """
+
+    hashes: tuple[int, ...]
+    positions: tuple[float, ...]
+    on: str
+    hashed: str | None
+    given: str | None
+
+    def cells(self, rows: pa.RecordBatch) -> I64:
+        """The cell of each row."""
+        found = self._reached(rows)
+        if self.given is None:
+            return found
+        given = np.asarray(rows[self.given], np.int64)
+        return int64s(np.where(given < 0, found, given))
+
+    def _reached(self, rows: pa.RecordBatch) -> I64:
+        times, cuts = bound_positions(rows[self.on]), np.array(self.positions)
+        if self.hashed is None:
+            return int64s(np.searchsorted(cuts, times, side="right"))
+        hashes, edges = np.asarray(rows[self.hashed], np.int64), np.array(self.hashes, np.int64)
+        found = np.searchsorted(edges, hashes, side="right")
+        for key in np.unique(edges[cuts > -np.inf]):
+            first, last = np.searchsorted(edges, key, side="left"), np.searchsorted(edges, key, side="right")
+            own = hashes == key
+            found[own] = first + np.searchsorted(cuts[first:last], times[own], side="right")
+        return int64s(found)
+
+
+@dataclass(frozen=True, slots=True)
 class Carried:
-    """Rows of the hot keys are copied: `reach` has the first and the last cell of each, by the hash of the key.
+    """Copies of right rows for cells of their key that may lack the right row before (or after) their left rows.
+
+    A task makes them from the rows that it has at a time: of these the last ones before a cell are enough. A cell gets
+    copies from many tasks, and its own task finds the last one among them.
+
+    Rows of the hot keys are copied: `reach` has the first and the last cell of each, by the hash of the key.
 
     `spec` is the join, `hashed` the column of the hashes; without keys there is none. The last row before a cell is
     copied to it, unless the join looks forward only; the first one after it, unless it looks back only. Of rows at one
