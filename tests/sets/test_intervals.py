@@ -226,6 +226,24 @@ def test_wrong_amounts() -> None:
         intervals.flank("start", "end", width=3, side="lft")  # type: ignore[arg-type]  # a wrong word
 
 
+def test_changed_bounds_have_the_names_of_the_bounds(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(10, 14)], "first int, last int")
+    for changed in (
+        intervals.expand("first", "last", by=1),
+        intervals.shift("first", "last", by=1),
+        intervals.trim("first", "last", low=11),
+        intervals.flank("first", "last", width=2),
+        intervals.flank("first", "last", width=2, side="right"),
+    ):
+        assert frame.select(*changed).columns == ["first", "last"]
+    low, high = intervals.expand(F.col("first"), F.col("last"), by=1)
+    assert frame.select(low, high, intervals.tile("first", "last", width=3)).columns == ["start", "end", "tiles"]
+    assert frame.where(high - low == 6).count() == frame.withColumn("first", low).where("first = 9").count() == 1
+    assert frame.groupBy(low).count().collect() == [(9, 1)]
+    pieces = frame.select(F.inline(intervals.tile("first", "last", width=3)))
+    assert sorted(pieces.collect()) == [(10, 13), (13, 14)]
+
+
 TILED: list[tuple[str, str, str, Any, list[str]]] = [
     ("decimal(6,2)", "1.25", "4.00", Decimal("1.1"), ["1.25", "2.35", "3.45", "4.00"]),
     ("decimal(6,2)", "-0.05", "0.05", 0.05, ["-0.05", "0.00", "0.05"]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator
-from math import inf
+from math import inf, nan
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -116,10 +116,71 @@ def test_an_origin_between_two_bounds_is_refused(spark: SparkSession) -> None:
     days = spark.createDataFrame([(dt.date(2024, 1, 1), dt.date(2024, 1, 4))], "start date, end date")
     cents = spark.sql("select 1.25BD as start, 2.50BD as end")
     for frame, width, origin in ((days, "2 days", dt.datetime(2024, 1, 1, 5)), (cents, 1, 0.125)):
-        with pytest.raises(PlanError, match="finer than bounds") as caught:
+        with pytest.raises(PlanError, match="is no value of the type of the bounds") as caught:
             dovetail.interval_window(frame, width=width, origin=origin)
         assert caught.value.argument == "origin"
     assert dovetail.interval_window(days, width="2 days", origin=dt.datetime(2024, 1, 1)).count() == 2
+
+
+def test_limits_that_bounds_cannot_have_are_refused(spark: SparkSession) -> None:
+    whole = spark.createDataFrame([(5, 7)], "start int, end int")
+    floats = whole.selectExpr("float(start) as start", "float(end) as end")
+    tenths = whole.selectExpr("cast(start as decimal(5, 1)) as start", "cast(end as decimal(5, 1)) as end")
+    days = spark.createDataFrame([(dt.date(2024, 1, 1), dt.date(2024, 1, 4))], "start date, end date")
+    wide = spark.createDataFrame([(0, 2**40)], "start long, end long")
+    noon = dt.datetime(2023, 1, 1, 12)
+    for frame, limits, said in (
+        (
+            whole,
+            (0, 2**40),
+            "limits=1099511627776 is no value of the type of the bounds, int; .* to bigint",
+        ),
+        (whole, wide, "limits of type bigint does not fit bounds of type int"),
+        (tenths, (0.25, 40), "limits=0.25 is no value"),
+        (floats, (0.1, 1e300), "limits=1e.300 is no value"),
+        (floats.selectExpr("double(start) as start", "double(end) as end"), (1, nan), "limits=nan is no value"),
+        (days, (noon, None), "is no value of the type of the bounds, date"),
+    ):
+        with pytest.raises(PlanError, match=said) as caught:
+            dovetail.interval_complement(frame, limits=limits)
+        assert caught.value.argument == "limits"
+    assert rows(dovetail.interval_complement(floats, limits=(0.5, 9))) == [(0.5, 5.0), (7.0, 9.0)]
+    assert rows(dovetail.interval_complement(floats, limits=(6.0, inf))) == [(7.0, inf)]
+
+
+def test_inverted_limits_are_as_invalid_says(spark: SparkSession) -> None:
+    busy = spark.createDataFrame([(5, 7)], "start int, end int")
+    limits = spark.createDataFrame([(9, 2), (0, 8)], "start int, end int")
+    with pytest.raises(DataError, match="limits input has an interval that ends before it starts"):
+        dovetail.interval_complement(busy, limits=limits).collect()
+    for invalid in ("drop", "null"):
+        assert rows(dovetail.interval_complement(busy, limits=limits, invalid=invalid)) == [(0, 5), (7, 8)]  # type: ignore[arg-type]  # both are known
+
+
+def test_aggregates_do_not_see_columns_of_ours(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([(1, 3), (1, 3), (2, 5)], "start int, end int")
+    for star in ("collect_list(struct(*))", "count(distinct *)"):
+        with pytest.raises(PlanError, match="name the columns") as caught:
+            dovetail.interval_merge(frame, aggregates={"x": star})
+        assert caught.value.argument == "aggregates"
+    counted = dovetail.interval_merge(frame, aggregates={"n": "count(*)", "m": "count(distinct start, end)"})
+    assert rows(counted) == [(1, 5, 3, 3, 2)]
+
+
+def test_one_column_as_both_bounds_needs_another_for_the_answer(spark: SparkSession) -> None:
+    points = spark.createDataFrame([(1,), (4,)], "start int")
+    with pytest.raises(PlanError, match="name two columns") as caught:
+        dovetail.interval_merge(points, interval=("start", "start"), closed="both")
+    assert caught.value.argument == "interval"
+    numbers = dovetail.interval_cluster(points, interval=("start", "start"), closed="both").select("start", "cluster")
+    assert rows(numbers) == [(1, 0), (4, 1)]
+
+
+@pytest.mark.parametrize("partitions", [None, 3])
+def test_points_at_infinity_are_covered_by_nothing(spark: SparkSession, partitions: int | None) -> None:
+    frame = spark.createDataFrame([(inf, inf), (0.0, inf), (1.0, 2.0)], "start double, end double")
+    found = dovetail.interval_coverage(frame, frame, closed="both", partitions=partitions)
+    assert rows(found.select("start", "n_overlaps", "covered")) == [(0.0, 3, inf), (1.0, 2, 1.0), (inf, 2, 0.0)]
 
 
 @pytest.mark.usefixtures("elsewhere")

@@ -185,9 +185,10 @@ def _values(spark: SparkSession, call: Call) -> dict[str, Any]:
     try:
         row = run(spark, escaped(f"SELECT {', '.join(call.options.values())}"), {}).first()
     except PySparkException as error:
+        said = str(error).partition("\n")[0]
         raise PlanError(
             f"{call.piece.text}: the value of an option is not a constant, such as 'k', 5, array('a', 'b'), "
-            f"struct('t', 't', 0, 5) for values of several types, or interval '1' hour. Spark says: {str(error).partition(chr(10))[0]}"
+            f"struct('t', 't', 0, 5) for values of several types, or interval '1' hour. Spark says: {said}"
         ) from error
     return {name: _plain(value) for name, value in zip(call.options, row or (), strict=True)}
 

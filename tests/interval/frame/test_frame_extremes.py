@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import dovetail
-from dovetail.errors import PlanError
+from dovetail.errors import DataError, PlanError
 
 
 def intervals(spark: SparkSession, kind: str, *rows: tuple[Any, Any]) -> DataFrame:
@@ -79,3 +79,35 @@ def test_differences_that_spark_rounds_are_refused(spark: SparkSession) -> None:
         with pytest.raises(PlanError, match="cast them to at most 37 digits"):
             dovetail.asof_join(wide, wide, on="start", **given)  # type: ignore[arg-type]  # one option of each kind
     assert dovetail.asof_join(wide, wide, on="start").count() == 1
+
+
+def test_a_least_overlap_or_a_gap_beyond_64_bits(spark: SparkSession) -> None:
+    whole, long = intervals(spark, "int", (0, 10)), intervals(spark, "bigint", (-(2**63), 2**63 - 1))
+    for least in (2**63, 2**70, 1e300, 10**400):
+        assert dovetail.interval_join(whole, whole, min_overlap=least).count() == 0
+    assert dovetail.interval_join(long, long, min_overlap=2**63 + 5).count() == 1
+    far = intervals(spark, "double", (0.0, 1.0)), intervals(spark, "double", (1e299, 1e300))
+    assert dovetail.interval_join(*far, max_gap=1e300).count() == 1
+    assert dovetail.interval_join(*far, max_gap=1e18).count() == 0
+    with pytest.raises(PlanError, match=r"min_overlap=datetime.timedelta\(seconds=60\) is a length of time"):
+        dovetail.interval_join(whole, whole, min_overlap="1 min")
+
+
+def test_an_overlap_longer_than_64_bits_is_an_error(spark: SparkSession) -> None:
+    long = intervals(spark, "bigint", (-(2**63), 2**63 - 1))
+    with pytest.raises(DataError, match="an overlap is longer than 2"):
+        dovetail.interval_join(long, long, with_overlap=True).collect()
+    short = intervals(spark, "bigint", (0, 2**63 - 1))
+    [row] = dovetail.interval_join(long, short, with_overlap=True, how="left").collect()
+    assert row.overlap_length == 2**63 - 1
+
+
+def test_names_that_differ_in_case_alone_are_told_so(spark: SparkSession) -> None:
+    frame = intervals(spark, "int", (0, 10)).selectExpr("start", "end", "start as begin")
+    spark.conf.set("spark.sql.caseSensitive", "true")
+    try:
+        for join in (dovetail.interval_join, dovetail.interval_nearest):
+            with pytest.raises(PlanError, match=r"\['Start', 'start'\] would differ in case alone .*; rename them"):
+                join(frame.withColumnRenamed("begin", "Start"), frame)
+    finally:
+        spark.conf.set("spark.sql.caseSensitive", "false")

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from tests.oracle import bag as frozen
 
+import dovetail
 from dovetail.errors import PlanError
 from dovetail.joins.online.api import online_join, online_multijoin, plan_online_join
 
@@ -150,3 +151,27 @@ def test_messages_show_bounds_as_they_were_given(spark: SparkSession) -> None:
     for wrong in (("i", None), 5, ("i",)):
         with pytest.raises(PlanError, match=r"is no band|is a NoneType"):
             online_join(frame, frame, within=wrong)  # type: ignore[arg-type]
+
+
+def test_bands_of_times_take_seconds(spark: SparkSession) -> None:
+    left = spark.sql("select timestamp_ntz'2024-01-01 10:00:00' as at, date'2024-01-01' as day, 1 as l")
+    right = spark.sql(
+        "select timestamp_ntz'2024-01-01 10:00:00' + make_dt_interval(0, 0, 0, id) as then, id as r from range(-9, 10)"
+    )
+    seconds = online_join(left, right, within=("at", "then", -2, 1.5))
+    assert bag(seconds) == bag(online_join(left, right, within=("at", "then", timedelta(seconds=-2), "1.5 s")))
+    assert seconds.count() == bag(dovetail.band_join(left, right, within=("at", "then", -2, 1.5))).total() == 4
+    many = online_multijoin({"a": left, "b": right}, on=[("a.at", "b.then", -2, Decimal("1.5"))], columns=["l", "r"])
+    assert sorted(row.r for row in many.collect()) == [-2, -1, 0, 1]
+    days = online_join(left, left.toDF("at2", "day2", "m"), within=("day", "day2", 0, 86_400))
+    assert days.count() == 1
+    with pytest.raises(PlanError, match="timedeltas"):
+        online_join(left, right, within=("at", "then", 0, 1e300))
+
+
+def test_types_that_python_does_not_get_are_named(spark: SparkSession) -> None:
+    frame = spark.sql("select 1 as k, interval '1' year as age")
+    with pytest.raises(PlanError, match="column 'age' has type interval year, which Spark does not give to Python"):
+        online_join(frame, frame.selectExpr("k"), on="k")
+    with pytest.raises(PlanError, match="column 'age'"):
+        online_multijoin({"a": frame, "b": frame}, on=[("a.k", "b.k")])

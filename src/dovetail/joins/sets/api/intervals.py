@@ -95,9 +95,6 @@ def flank(start: str | Column, end: str | Column, *, width: Any, side: Literal["
     (14, 16)
     """
     low, high = _column(start), _column(end)
-    amount = _given("width", width)
-    if not isinstance(amount, (Column, bool)) and amount < type(amount)(0):
-        raise PlanError(f"width={width!r} is below zero; give a length, and the side as side.", argument="width")
     if one_of("side", side, ("left", "right")) == "left":
         return _named(start, end, _moved(low, "width", width, back=True), low)
     return _named(start, end, high, _moved(high, "width", width))
