@@ -62,7 +62,11 @@ _HOME = Path(__file__).with_name("experiments")
 def load_cases() -> dict[str, Case]:
     """Every case by name."""
     files = sorted(Path(__file__).with_name("cases").glob("*.toml"))
-    return _by_name(case_of(name, **table) for f in files for name, table in tomllib.loads(f.read_text()).items())
+    return _by_name(
+        case_of(name, **table, table=f"bench/cases/{file.name}#{name}")
+        for file in files
+        for name, table in tomllib.loads(file.read_text()).items()
+    )
 
 
 def points(crosses: Iterable[Mapping[str, Any]]) -> list[Params]:
@@ -76,22 +80,31 @@ def _combined(cross: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def case_of(
-    name: str, *, answer: str, counts: str = "rows", rivals: Mapping[str, Any], claims: Iterable[Any] = (), **table: Any
+    name: str,
+    *,
+    answer: str,
+    counts: str = "rows",
+    rivals: Mapping[str, Any],
+    claims: Iterable[Any] = (),
+    table: str = "",
+    **fields: Any,
 ) -> Case:
-    """The case that a table describes."""
-    crosses: dict[Scale, list[Params]] = {scale: points(table.pop(scale)) for scale in SCALES}
-    table.pop("tiny", None)  # points for tests
+    """The case that a `table` (file.toml#name) describes."""
+    crosses: dict[Scale, list[Params]] = {scale: points(fields.pop(scale)) for scale in SCALES}
+    fields.pop("tiny", None)  # points for tests
     contestants = tuple(_rival(rival, **told) for rival, told in rivals.items())
     first = contestants[0].name
     bounds = tuple(bound for claim in claims for bound in _bounds({"rival": first, "scale": "full", **claim}))
-    fields = {"baseline": first, **table, "measures": tuple(table.get("measures", ("engine",)))}
+    ways = [answer, *(way if isinstance(way, str) else way[0] for way in (one["way"] for one in rivals.values()))]
+    modules = dict.fromkeys(f"bench.cases.{way.partition('.')[0]}:measured" for way in ways)
     found: dict[str, Any] = {
         "points": crosses,
         "varies": tuple(crosses["full"][0]),
         "rivals": contestants,
         "bounds": bounds,
+        "measures": tuple(filter(None, (*modules, table))),
     }
-    return Case(name, expected=_named(answer), answer=counts, **found, **fields)
+    return Case(name, expected=_named(answer), answer=counts, **found, **{"baseline": first, **fields})
 
 
 def _named(place: str) -> Any:

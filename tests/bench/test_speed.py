@@ -43,11 +43,11 @@ def test_crosses_have_every_combination() -> None:
 
 def test_a_claim_of_several_is_one_of_each() -> None:
     claim = {"name": "{n} pays", "at_most": 1.0, "against": ["b", "c"], "where": {"n": [1, 2]}, "scale": "any"}
-    told = {"way": "speed.demo"}
+    told = {"way": "demonstration.demo"}
     made = case_of(
         "x",
         question="?",
-        answer="speed.one",
+        answer="demonstration.one",
         small=[{"n": [1, 2]}],
         full=[{"n": [1, 2]}],
         rivals={"a": told, "b": told, "c": told | {"rests": [["{n} is too many", "n > 1"]]}},
