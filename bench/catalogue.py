@@ -57,6 +57,8 @@ Entry: TypeAlias = "Case | Experiment"
 _FURTHER = {"speed": ("scale-online",)}
 """The benchmarks of a group beside those that its name begins."""
 _HOME = Path(__file__).with_name("experiments")
+LONG = ("models-interval-exam", "scale-out", "speed-grid")
+"""Benchmarks that take long at any scale: they run where they are named, or with all at full scale."""
 
 
 def load_cases() -> dict[str, Case]:
@@ -216,11 +218,12 @@ def load_all() -> dict[str, Entry]:
     return {**cases, **experiments}
 
 
-def choose(names: Iterable[str], everything: bool = False) -> list[Entry]:
+def choose(names: Iterable[str], everything: bool = False, scale: Scale = "full") -> list[Entry]:
     """The named cases and experiments, or all; `online-*` names all that begin so, and so does a
-    name that is a group's (`speed`). PlanError for a name nobody has."""
+    name that is a group's (`speed`). All at small scale are those that are not LONG. PlanError for an unknown name."""
     known = load_all()
-    chosen = list(known) if everything else [one for name in names for one in _matching(name, known)]
+    everyone = [name for name in known if scale == "full" or name not in LONG]
+    chosen = everyone if everything else [one for name in names for one in _matching(name, known)]
     if not chosen:
         raise PlanError(f"no benchmark was named; name some of {list(known)}, or use --all.")
     return [known[name] for name in dict.fromkeys(chosen)]

@@ -87,3 +87,9 @@ def test_each_case_runs_at_a_tiny_scale(name: str) -> None:
             for rival in found.rivals.values():
                 assert rival.status in ("ok", "sat out", "unavailable"), (params, rival.name, rival.reason)
             bench.next_point()
+
+
+def test_all_at_small_scale_leaves_out_what_takes_hours() -> None:
+    small, full = ({entry.name for entry in choose([], True, scale)} for scale in ("small", "full"))
+    assert full - small == {"models-interval-exam", "scale-out", "speed-grid"}
+    assert [entry.name for entry in choose(["speed-grid"], scale="small")] == ["speed-grid"]
