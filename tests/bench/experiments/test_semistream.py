@@ -230,6 +230,7 @@ def test_rows_that_arrive_by_the_clock_are_all_answered_and_each_has_waited() ->
     assert all(0 < seconds < 5 for seconds in waits.values())  # how long is this machine's business
 
 
+MIXED = ("ours", "source", "source")
 COSTS = {"join": ["HYBRIDJOIN"], "memory": np.array([50.0]), "note": ""}
 
 
@@ -240,7 +241,7 @@ COSTS = {"join": ["HYBRIDJOIN"], "memory": np.array([50.0]), "note": ""}
         ("hybrid-tables", {"found": Count(140, 10_400)}, [("does not hold", "source")] * 2),
         ("hybrid-tables", {"found": Count(300, 30_000)}, [("does not hold", "")] * 2),
         ("hybrid-cost", {"ours": np.array([1.01]), "printed": 1.05}, [("holds", "")] * 3),
-        ("hybrid-cost", {"ours": np.array([1.20]), "printed": 1.3}, [("does not hold", f) for f in ("ours", "source", "source")]),
+        ("hybrid-cost", {"ours": np.array([1.20]), "printed": 1.3}, [("does not hold", x) for x in MIXED]),
         ("hybrid-cost", {"ours": np.array([1.50]), "printed": 1.6}, [("does not hold", "")] * 3),
         ("disk-cost", {"off": [0.2], "load_ours": 1.0}, [("holds", "")]),
         ("disk-cost", {"off": [-0.5], "load_ours": 1.1}, [("does not hold", "ours")]),
@@ -256,8 +257,8 @@ def test_statements_on_models_can_fail_and_a_fault_explains_some_failures_only(
     judge = load_experiments()[f"semistream-{name}"].run.judge
     printed = figures.get("printed", 1.0)
     hybrid = {"loop": np.array([1.0]), "loop_printed": [printed], "rate": np.array([1.0]), "rate_printed": [printed]}
-    known = {"counted": np.array([1.0]), "hybrid": hybrid, "load": np.array([1.0]), "by_join": {"HYBRIDJOIN": figures.get("off")},
-             "sizes": [("d", 500, 250, figures.get("regret", 0.0))]}  # fmt: skip
+    known = {"counted": np.array([1.0]), "hybrid": hybrid, "load": np.array([1.0]),
+             "by_join": {"HYBRIDJOIN": figures.get("off")}, "sizes": [("d", 500, 250, figures.get("regret", 0.0))]}  # fmt: skip
     arrays = {"load_ours": np.array([figures.get("load_ours", 1.0)])}
     names = judge.names(Figures(COSTS | known | figures | arrays))
     assert [(one.verdict, one.fault) for one in judge.statements(names)] == verdicts
