@@ -257,8 +257,8 @@ def test_statements_on_models_can_fail_and_a_fault_explains_some_failures_only(
     judge = load_experiments()[f"semistream-{name}"].run.judge
     printed = figures.get("printed", 1.0)
     hybrid = {"loop": np.array([1.0]), "loop_printed": [printed], "rate": np.array([1.0]), "rate_printed": [printed]}
-    known = {"counted": np.array([1.0]), "hybrid": hybrid, "load": np.array([1.0]),
-             "by_join": {"HYBRIDJOIN": figures.get("off")}, "sizes": [("d", 500, 250, figures.get("regret", 0.0))]}  # fmt: skip
+    by_join, sizes = {"HYBRIDJOIN": figures.get("off")}, [("d", 500, 250, figures.get("regret", 0.0))]
+    known = {"counted": np.array([1.0]), "hybrid": hybrid, "load": np.array([1.0]), "by_join": by_join, "sizes": sizes}
     arrays = {"load_ours": np.array([figures.get("load_ours", 1.0)])}
     names = judge.names(Figures(COSTS | known | figures | arrays))
     assert [(one.verdict, one.fault) for one in judge.statements(names)] == verdicts
