@@ -52,7 +52,14 @@ def run_cases(
     names: Annotated[
         list[str] | None, typer.Argument(help="Benchmarks to run; `python -m bench list` shows them.")
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Run every benchmark.")] = False,
+    everything: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Run every benchmark; at small scale without models-interval-exam, scale-out and speed-grid, which "
+            "take long at any scale and run where they are named.",
+        ),
+    ] = False,
     scale: Annotated[ScaleChoice, typer.Option(help="Size of the points.")] = ScaleChoice.small,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures to this file.")] = None,
     keep: Annotated[
@@ -77,7 +84,7 @@ def run_cases(
 
     if names and everything:
         raise PlanError(f"benchmarks {names} were named together with --all; give one or the other.")
-    entries = choose(names or [], everything)
+    entries = choose(names or [], everything, scale.value)
     if resume:
         entries = _left(entries, scale.value, keep)
     if json_file is not None:

@@ -17,14 +17,6 @@ if TYPE_CHECKING:
 Scale = Literal["small", "full"]
 Phase = Literal["cold", "warm"]
 SCALES: tuple[Scale, ...] = ("small", "full")
-BENCH = (
-    "bench/cases",
-    *(
-        f"bench/{name}.py"
-        for name in ("enrichment", "intervals", "lookups", "object_store", "postgres", "xquery_weather")
-    ),
-)
-"""Code of the benchmarks that decides figures of cases as well."""
 Params: TypeAlias = Mapping[str, Any]
 """One point of a case: a value (int, float or str) for everything that the case varies."""
 
@@ -122,8 +114,8 @@ class Case:
     Ratios are against `baseline`. `rounds` is the number of warm runs after the cold one, at small scale no more than
     `small_rounds`; a rival that has used up `patience_s` at a point runs no more of them, but always at least one.
     Where every run is a process of its own, or rivals are warmed up as they are prepared, none is kept apart as the
-    cold one: it is not `warms_up`. `measures` are the parts of the library whose code decides the figures, beside the
-    cases' own: once one of them changes, kept figures are stale.
+    cold one: it is not `warms_up`. `measures` is the code that decides figures: the modules of its rivals with all that
+    these import, and the table that describes it. Once it changes, kept figures are stale.
     """
 
     name: str
@@ -140,10 +132,9 @@ class Case:
     warms_up: bool = True
     patience_s: float = 60.0
     seed: int = 0
-    measures: tuple[str, ...] = ("engine",)
+    measures: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "measures", tuple(dict.fromkeys((*self.measures, *BENCH))))
         names = [rival.name for rival in self.rivals]
         self._require(len(set(names)) == len(names) > 0, f"rivals are {names}; names must be given and distinct")
         self._require(self.baseline in names, f"baseline {self.baseline!r} is none of the rivals {names}")

@@ -57,12 +57,18 @@ Entry: TypeAlias = "Case | Experiment"
 _FURTHER = {"speed": ("scale-online",)}
 """The benchmarks of a group beside those that its name begins."""
 _HOME = Path(__file__).with_name("experiments")
+LONG = ("models-interval-exam", "scale-out", "speed-grid")
+"""Benchmarks that take long at any scale: they run where they are named, or with all at full scale."""
 
 
 def load_cases() -> dict[str, Case]:
     """Every case by name."""
     files = sorted(Path(__file__).with_name("cases").glob("*.toml"))
-    return _by_name(case_of(name, **table) for f in files for name, table in tomllib.loads(f.read_text()).items())
+    return _by_name(
+        case_of(name, **table, table=f"bench/cases/{file.name}#{name}")
+        for file in files
+        for name, table in tomllib.loads(file.read_text()).items()
+    )
 
 
 def points(crosses: Iterable[Mapping[str, Any]]) -> list[Params]:
@@ -76,22 +82,31 @@ def _combined(cross: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def case_of(
-    name: str, *, answer: str, counts: str = "rows", rivals: Mapping[str, Any], claims: Iterable[Any] = (), **table: Any
+    name: str,
+    *,
+    answer: str,
+    counts: str = "rows",
+    rivals: Mapping[str, Any],
+    claims: Iterable[Any] = (),
+    table: str = "",
+    **fields: Any,
 ) -> Case:
-    """The case that a table describes."""
-    crosses: dict[Scale, list[Params]] = {scale: points(table.pop(scale)) for scale in SCALES}
-    table.pop("tiny", None)  # points for tests
+    """The case that a `table` (file.toml#name) describes."""
+    crosses: dict[Scale, list[Params]] = {scale: points(fields.pop(scale)) for scale in SCALES}
+    fields.pop("tiny", None)  # points for tests
     contestants = tuple(_rival(rival, **told) for rival, told in rivals.items())
     first = contestants[0].name
     bounds = tuple(bound for claim in claims for bound in _bounds({"rival": first, "scale": "full", **claim}))
-    fields = {"baseline": first, **table, "measures": tuple(table.get("measures", ("engine",)))}
+    ways = [answer, *(way if isinstance(way, str) else way[0] for way in (one["way"] for one in rivals.values()))]
+    modules = dict.fromkeys(f"bench.cases.{way.partition('.')[0]}:measured" for way in ways)
     found: dict[str, Any] = {
         "points": crosses,
         "varies": tuple(crosses["full"][0]),
         "rivals": contestants,
         "bounds": bounds,
+        "measures": tuple(filter(None, (*modules, table))),
     }
-    return Case(name, expected=_named(answer), answer=counts, **found, **fields)
+    return Case(name, expected=_named(answer), answer=counts, **found, **{"baseline": first, **fields})
 
 
 def _named(place: str) -> Any:
@@ -203,11 +218,12 @@ def load_all() -> dict[str, Entry]:
     return {**cases, **experiments}
 
 
-def choose(names: Iterable[str], everything: bool = False) -> list[Entry]:
+def choose(names: Iterable[str], everything: bool = False, scale: Scale = "full") -> list[Entry]:
     """The named cases and experiments, or all; `online-*` names all that begin so, and so does a
-    name that is a group's (`speed`). PlanError for a name nobody has."""
+    name that is a group's (`speed`). All at small scale are those that are not LONG. PlanError for an unknown name."""
     known = load_all()
-    chosen = list(known) if everything else [one for name in names for one in _matching(name, known)]
+    everyone = [name for name in known if scale == "full" or name not in LONG]
+    chosen = everyone if everything else [one for name in names for one in _matching(name, known)]
     if not chosen:
         raise PlanError(f"no benchmark was named; name some of {list(known)}, or use --all.")
     return [known[name] for name in dict.fromkeys(chosen)]

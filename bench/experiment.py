@@ -31,13 +31,11 @@ Part: TypeAlias = tuple[str, "bool | None"]
 class Family:
     """Experiments of one kind: the title of their section, and the usual source.
 
-    `code` decides figures beside what their modules import: it is imported by name, or run in other processes. `on` is
-    where they run unless they say it: semi-stream joins on a simulated disk.
+    `on` is where they run unless they say it: semi-stream joins on a simulated disk.
     """
 
     title: str
     source: str
-    code: tuple[str, ...] = ()
     on: tuple[str, ...] = ()
 
 
@@ -46,10 +44,10 @@ FAMILIES = {
     "semistream": Family("Semi-stream joins", "Naeem 2012", on=("simulated",)),
     "online": Family("Online joins", "Bornea 2010"),
     "interval": Family("Interval joins", "Carman 2020"),
-    "xquery": Family("XQuery", "Carman 2020", ("bench/cases/xquery.py",)),
+    "xquery": Family("XQuery", "Carman 2020"),
     "models": Family("Cost models judged", "our own"),
-    "scale": Family("Scale", "our own", ("engine", "joins", "xml", "spark", "bench/cases")),
-    "rivals": Family("Rivals when memory is short", "our own", ("engine", "joins", "xml", "spark", "bench/cases")),
+    "scale": Family("Scale", "our own"),
+    "rivals": Family("Rivals when memory is short", "our own"),
 }
 
 
@@ -192,7 +190,7 @@ class Experiment:
         own = FAMILIES[self.family]
         object.__setattr__(self, "source", self.source or own.source)
         imports = f"{self.module}:{self.ground}" if self.module else ""
-        code = self.measures or (imports, *own.code, *_JUDGING)
+        code = self.measures or (imports, *_JUDGING)
         object.__setattr__(self, "measures", tuple(filter(None, (*code, self.table))))
 
     @property

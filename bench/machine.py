@@ -17,7 +17,7 @@ from typing import Any, Self
 import psutil  # type: ignore[import-untyped]  # ships no type information
 
 import dovetail
-from bench.imports import code_digest, file_of, imported
+from bench.imports import code_digest, imported, sources_of
 from dovetail.calibrate.unit_cost import cpu_model, versions
 
 __all__ = ["PeakMemory", "commit", "digest", "machine", "tree_memory", "tree_rss", "usable_cores", "versions"]
@@ -71,11 +71,11 @@ def _git(directory: Path, *arguments: str) -> str | None:
 
 
 def digest(parts: Iterable[str]) -> str:
-    """One digest of all Python sources in these parts of the package or of `bench` (`online`, `bench/cases` ...).
+    """One digest of all sources in these parts of the package or of `bench`.
 
-    `bench/experiments/online.toml#online-zipf` is one table of a file, with the one that it is like;
-    `bench.experiments.online.pauses:counted` is a module and all that it imports, see `bench/imports.py`. Comments and
-    docstrings do not count.
+    `bench.experiments.online.pauses:counted` is a module and all that it imports, see `bench/imports.py`;
+    `bench/experiments/online.toml#online-zipf` is one table of a file, with the one that it is like; `engine/kernels`
+    and `bench/judge.py` are a folder and a file. Comments and docstrings do not count.
     """
     found = hashlib.sha256()
     for part in sorted(set(parts)):
@@ -87,7 +87,7 @@ def digest(parts: Iterable[str]) -> str:
 def _digest_of(part: str) -> str:
     module, colon, ground = part.partition(":")
     if colon:
-        return _digest_of_files([(name, file) for name in imported(module, ground) if (file := file_of(name))])
+        return _digest_of_files((name, file) for name in imported(module, ground) for file in sources_of(name))
     root = BENCH.parent if part.partition("/")[0] == BENCH.name else PACKAGE
     path, _, table = part.partition("#")
     place = root / path
@@ -105,9 +105,10 @@ def _digest_of_files(files: Iterable[tuple[str, Path]]) -> str:
 
 
 def _table_of(file: Path, name: str) -> list[dict[str, Any]]:
-    """A table of a TOML file, and the one that it is like."""
+    """A table of a TOML file without its points for tests, and the one that it is like."""
     tables = tomllib.loads(file.read_text())
-    return [tables[name], tables.get(tables[name].get("like", ""), {})]
+    own = {key: value for key, value in tables[name].items() if key != "tiny"}
+    return [own, tables.get(own.get("like", ""), {})]
 
 
 def tree_rss(pid: int | None = None) -> int:

@@ -27,7 +27,11 @@ was not tested. One that does not hold has a cause:
 
 Counted figures (operations, alone or times a table of costs) are the same on every machine. Measured figures depend on
 it. "Before": the figures were measured before the last change of the code they depend on. `make bench` repeats all
-experiments at small scale, `make paper` at the sources' own sizes; both keep commit and machine with the figures.
+experiments at small scale but for some that take long, `make paper` at the sources' own sizes; both keep commit and
+machine with the figures.
+
+Figures of a cluster come from three workers on two cores of one machine: they show that rows are exchanged, that work
+is balanced, and that answers stay the same. They show no speed-up, which needs a core for each worker.
 """
 _ORDER = ("source", "ours", "scale", "")
 

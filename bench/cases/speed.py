@@ -1,11 +1,9 @@
-"""Runs of the speed goals, each in its own process: cold starts, joins with little memory, the demonstration."""
+"""Runs of the speed goals, each in its own process: cold starts, joins with little memory."""
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 from bench.case import Outcome, Params, Prepare, Run, prepared
 from bench.cases import first_query
@@ -51,33 +49,9 @@ def short(name: str) -> Prepare:
     return prepare
 
 
-@prepared
-def demo(bench: BenchContext, params: Params) -> Run:
-    """`dovetail demo` as it is installed, or `make demo` in a new copy of the repository that has nothing yet."""
-    home = Path(__file__).parents[2]
-
-    def run() -> int:
-        if params["set_up"] == "installed":
-            command, place = [sys.executable, "-c", "from dovetail.cli.main import run; run()", "demo"], bench.fresh()
-            env = dict(os.environ)
-        else:
-            place = bench.fresh() / "dovetail"
-            subprocess.run(["git", "clone", "-q", str(home), str(place)], check=True)  # noqa: S603, S607  (our own)
-            command, env = ["make", "demo"], os.environ | {"DOVETAIL_CACHE": str(bench.fresh())}
-        done = subprocess.run(command, cwd=place, env=env, check=False, capture_output=True)  # noqa: S603  (as above)
-        return int(done.returncode == 0)
-
-    return run
-
-
 def rows(bench: BenchContext, params: Params) -> int:
     """As many as the point says."""
     return int(params["rows"])
-
-
-def one(bench: BenchContext, params: Params) -> int:
-    """That it succeeded."""
-    return 1
 
 
 def first_count(bench: BenchContext, params: Params) -> int:

@@ -19,10 +19,13 @@ import pyarrow.parquet as pq
 from bench.case import Outcome, Params, Prepare, Scale
 from bench.cases.interval import JOIN, own_plan
 from bench.cases.interval_rivals import LIBRARIES, named
-from bench.cases.online import BATCHES, IN_JAVA, matches
+from bench.cases.online import BATCHES, IN_JAVA, matches, sparks
 from bench.cases.online import OURS as ONLINE_OURS
 from bench.cases.online import THEIRS as ONLINE_THEIRS
-from bench.catalogue import load_cases, missing
+from bench.cases.online import ours as online_ours
+from bench.cases.xquery import ours as xquery_ours
+from bench.cases.xquery import spark_xml
+from bench.catalogue import missing
 from bench.child import Ended, heap, limit, run_child, short_session
 from bench.context import BenchContext
 from bench.enrichment import (
@@ -107,12 +110,6 @@ def turn_of(prepare: Prepare, params: Params, scale: Scale = "small") -> int:
     with BenchContext(scale) as bench, prepare(bench, params) as turn:
         found = turn()
     return found.answer if isinstance(found, Outcome) else int(found)
-
-
-def rival_of(case: str, name: str) -> Prepare:
-    """How a case prepares one of its rivals."""
-    (found,) = (rival.prepare for rival in load_cases()[case].rivals if rival.name == name)
-    return found
 
 
 By = Mapping[str, int]
@@ -223,24 +220,27 @@ def enrich(bench: BenchContext, sizes: By, limits: By) -> Figures:
 STREAM_MEMORY = "8MB"
 
 
+STREAM_JOINS = {ONLINE_OURS: online_ours, ONLINE_THEIRS: sparks("RocksDB"), IN_JAVA: sparks("Java's memory")}
+
+
 def joined(name: str, mib: int, place: str, scale: Scale, rows: int) -> int:
     """Two streams joined to their end: how many pairs there were."""
     short_session(mib)
-    return turn_of(rival_of("online", name), {"batch_rows": rows, "memory": STREAM_MEMORY}, scale)
+    return turn_of(STREAM_JOINS[name], {"batch_rows": rows, "memory": STREAM_MEMORY}, scale)
 
 
 def online(bench: BenchContext, sizes: By, limits: By) -> Figures:
     """Short memory: joins of two streams of so many rows a micro-batch."""
     rows, mib = sizes[bench.scale], limits[bench.scale]
     due = matches(bench, {"batch_rows": rows, "memory": STREAM_MEMORY})
-    names = (ONLINE_OURS, ONLINE_THEIRS, IN_JAVA)
-    fates = Contest(joined, names, mib, bench, [bench.scale, rows]).fates()
+    fates = Contest(joined, tuple(STREAM_JOINS), mib, bench, [bench.scale, rows]).fates()
     what = f"{due:,} pairs of two streams of {BATCHES * rows:,} rows each, with a Java heap of {heap(mib)} MiB"
     return figures(fates, due, what, memory=STREAM_MEMORY)
 
 
 QUERY = "7.4"
-PROCESSORS = ("dovetail, 2 tasks", "spark's XML source", "SaxonC-HE")
+ON_SPARK = {"dovetail, 2 tasks": xquery_ours(2), "spark's XML source": spark_xml}
+SAXON = "SaxonC-HE"
 
 
 def queried(name: str, mib: int, place: str, stations: int, years: int, home: str) -> int:
@@ -248,9 +248,9 @@ def queried(name: str, mib: int, place: str, stations: int, years: int, home: st
     params: Params = {"query": QUERY, "stations": stations, "years": years}
     bench = BenchContext("small")
     (bench.scratch / Path(home).name).symlink_to(home)
-    if name != "SaxonC-HE":
+    if name != SAXON:
         short_session(mib)
-        with bench, rival_of("xquery", name)(bench, params) as turn:
+        with bench, ON_SPARK[name](bench, params) as turn:
             found = turn()
         return found.answer if isinstance(found, Outcome) else int(found)
     from saxonche import PySaxonProcessor
@@ -268,5 +268,5 @@ def xquery(bench: BenchContext, sizes: By, limits: By) -> Figures:
     params: Params = {"query": QUERY, "stations": stations, "years": years}
     found, due = places(bench, params), expected(params)
     words, size = [stations, years, str(found["/sensors"].parent)], f"{megabytes(found):.0f} MB of XML"
-    fates = Contest(queried, PROCESSORS, mib, bench, words, {"SaxonC-HE": "saxonche"}).fates()
+    fates = Contest(queried, (*ON_SPARK, SAXON), mib, bench, words, {SAXON: "saxonche"}).fates()
     return figures(fates, due, f"Query {QUERY} over {size} files, with {mib} MiB", heap=heap(mib))

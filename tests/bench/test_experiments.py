@@ -4,6 +4,7 @@ import importlib
 import inspect
 import json
 import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,6 @@ import numpy as np
 import pytest
 from bench.case import SCALES, Bound, Case
 from bench.experiment import (
-    FAMILIES,
     Chart,
     Experiment,
     Findings,
@@ -31,7 +31,7 @@ from bench.page import write_page
 from bench.postgres import NEEDED
 from tests.bench.test_harness import rival
 
-from bench import catalogue, harness, machine, page
+from bench import catalogue, harness, imports, machine, page
 from dovetail.errors import DataError, PlanError
 
 pytestmark = pytest.mark.sampled(3)  # its tests run experiments in processes of their own
@@ -182,6 +182,67 @@ def test_a_figure_depends_on_what_its_module_imports() -> None:
     assert "dovetail.joins.semistream.master.redis" in imported("bench.experiments.semistream.sweeps", "measured")
 
 
+def test_figures_are_stale_by_the_modules_that_they_import_and_not_by_others(tmp_path, monkeypatch) -> None:
+    """A copy of the sources is edited: once where a case and an experiment never look, once in what both use."""
+    for name, root in (("PACKAGE", imports.PACKAGE), ("BENCH", imports.BENCH)):
+        copied = shutil.copytree(root, tmp_path / root.name, ignore=shutil.ignore_patterns("__pycache__"))
+        monkeypatch.setattr(imports, name, copied)
+    entries = {name: catalogue.load_all()[name] for name in ("asof", "scale-xquery", "rivals-short-memory-xquery")}
+
+    def digests(edited: str) -> dict[str, str]:
+        if edited:
+            source = tmp_path / edited
+            source.write_text(source.read_text() + ("\nedited = 1\n" if source.suffix == ".py" else "\n// edited\n"))
+        imports._imports_of.cache_clear()
+        machine._digest_of.cache_clear()
+        return {name: machine.digest(entry.measures) for name, entry in entries.items()}
+
+    before = digests("")
+    changed = {}
+    for source in (
+        "dovetail/joins/sets/kernels/coverage.py",
+        "dovetail/cli/doctor.py",
+        "bench/cases/kernels.py",
+        "dovetail/joins/asof/operator.py",
+        "dovetail/xml/scan/scanner.py",
+        "dovetail/spark/hosts/batch.py",
+        "dovetail/spark/daemon.py",
+        "dovetail/spark/catalyst/Bins.scala",
+    ):
+        assert (tmp_path / source).is_file()
+        after = digests(source)
+        changed[Path(source).stem] = {name for name in before if before[name] != after[name]}
+        before = after
+    imports._imports_of.cache_clear()
+    machine._digest_of.cache_clear()
+    queries = {"scale-xquery", "rivals-short-memory-xquery"}
+    assert changed == {
+        "coverage": set(), "doctor": set(), "kernels": set(), "operator": {"asof"}, "scanner": queries,
+        **{name: {"asof", *queries} for name in ("batch", "daemon", "Bins")},
+    }  # fmt: skip
+
+
+def test_modules_that_are_imported_late_or_by_name_count(tmp_path, monkeypatch) -> None:
+    (tmp_path / "bench").mkdir()
+    monkeypatch.setattr(imports, "BENCH", tmp_path / "bench")
+    (tmp_path / "bench" / "made.py").write_text(
+        '"""Unlike bench.other."""\nimport dovetail\n\ndef run():\n    from dovetail.xml.api import xquery\n'
+        '    command = "python -m dovetail.spark.warm"\n    return dovetail.asof_join\n'
+    )
+    imports._imports_of.cache_clear()
+    found = imported("bench.made", "measured")
+    imports._imports_of.cache_clear()
+    assert {"dovetail.xml.api", "dovetail.spark.warm", "dovetail.joins.asof.api"} <= set(found)
+    assert "dovetail.joins.sets.api" not in found
+
+
+def test_what_calls_every_function_depends_on_all() -> None:
+    found = imported("bench.cases.demonstration", "measured")
+    assert {"dovetail.joins.sets.api", "dovetail.joins.asof.api", "dovetail.cli.demo", "dovetail.functions"} <= set(
+        found
+    )
+
+
 def test_comments_and_docstrings_are_no_code(tmp_path: Path) -> None:
     texts = (
         "def f():\n    return 1\n",
@@ -318,8 +379,6 @@ def test_every_entry_of_the_catalogue_measures_code_that_exists() -> None:
     for entry in catalogue.load_all().values():
         assert entry.measures
         assert digest(entry.measures)
-    for family in FAMILIES.values():
-        assert digest(family.code)
 
 
 def test_counted_experiments_run_in_processes_of_their_own_and_come_first() -> None:

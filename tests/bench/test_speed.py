@@ -43,11 +43,11 @@ def test_crosses_have_every_combination() -> None:
 
 def test_a_claim_of_several_is_one_of_each() -> None:
     claim = {"name": "{n} pays", "at_most": 1.0, "against": ["b", "c"], "where": {"n": [1, 2]}, "scale": "any"}
-    told = {"way": "speed.demo"}
+    told = {"way": "demonstration.demo"}
     made = case_of(
         "x",
         question="?",
-        answer="speed.one",
+        answer="demonstration.one",
         small=[{"n": [1, 2]}],
         full=[{"n": [1, 2]}],
         rivals={"a": told, "b": told, "c": told | {"rests": [["{n} is too many", "n > 1"]]}},
@@ -87,3 +87,9 @@ def test_each_case_runs_at_a_tiny_scale(name: str) -> None:
             for rival in found.rivals.values():
                 assert rival.status in ("ok", "sat out", "unavailable"), (params, rival.name, rival.reason)
             bench.next_point()
+
+
+def test_all_at_small_scale_leaves_out_what_takes_hours() -> None:
+    small, full = ({entry.name for entry in choose([], True, scale)} for scale in ("small", "full"))
+    assert full - small == {"models-interval-exam", "scale-out", "speed-grid"}
+    assert [entry.name for entry in choose(["speed-grid"], scale="small")] == ["speed-grid"]

@@ -117,7 +117,12 @@ def exam(bench: BenchContext) -> Figures:
         one, given = chosen(setting, bench.spark)
         found.append(one)
         rows += given
-    told = figures(
+    return told(found, rows)
+
+
+def told(found: list[Chosen], rows: int) -> Figures:
+    """The figures of all settings, in which so many rows were counted."""
+    every = figures(
         found, "processor time", rows, settings_table(found, "Least processor times of all routes", 1e3, "ms")
     )
     named = {
@@ -125,4 +130,4 @@ def exam(bench: BenchContext) -> Figures:
         "margins": {name: max(values) for name, values in margins(found).items()},
         "wins": {name: sum(value > 1.5 for value in values) for name, values in margins(found).items()},
     }
-    return replace(told, named={**told.named, **named})
+    return replace(every, named={**every.named, **named})

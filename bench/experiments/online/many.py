@@ -33,7 +33,7 @@ from bench.judge import Figures
 from dovetail.errors import DataError
 from dovetail.joins.online.kernels.areas import RANDOM
 from dovetail.joins.online.kernels.rows import KEY_BYTES
-from dovetail.joins.online.kernels.tree import empty_trees
+from dovetail.joins.online.kernels.tree import LINK_BYTES
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.miner import Miner, MJoin, TreeIndex
 from dovetail.joins.online.operators.spec import MultiJoin
@@ -120,11 +120,16 @@ def _chart(title: str, found: Found) -> Chart:
     return Chart(title, "memory, % of all rows", "% of the result while rows arrive", lines)
 
 
-def _index_percent(memory: int) -> float:
-    """The memory of indexes of so many rows, in percent of rows of 200 bytes."""
-    trees = empty_trees(4, 2, memory)
-    size = sum(np.asarray(array).nbytes for array in trees) + 2 * KEY_BYTES * memory
-    return 100.0 * size / (memory * TUPLE_BYTES)
+def slot_percents(spec: Miner) -> dict[str, float]:
+    """What MINER keeps of a row beside its columns, in percent of a row of 200 bytes with its slot.
+
+    Two `links` an attribute are the layout of the source's index; `keys` beside the row and the `rest` are ours. Of the
+    inputs the one with the most attributes counts, since a slot takes rows of any of them.
+    """
+    slot, most = spec.footprint().slot, spec.most_attributes
+    parts = {"links": LINK_BYTES * most, "keys": KEY_BYTES * most}
+    parts["rest"] = slot - sum(parts.values())
+    return {name: 100.0 * size / (TUPLE_BYTES + slot) for name, size in parts.items()}
 
 
 def chains(bench: BenchContext) -> Figures:
@@ -135,7 +140,8 @@ def chains(bench: BenchContext) -> Figures:
     miner = {line: shares for line, shares in found.items() if not line.endswith("random")}
     few = Setting(memory=50, block=5, max_new=20, outer_blocks=9)
     checked = sum(miner_paused(n, 500, PAUSES[0], few, to_the_end=True).total for n in (2, 3, 4))
-    named = _named(found) | {"rows": rows, "block": block, "indexes": _index_percent(int(0.2 * 2.2 * rows))}
+    named = _named(found) | {"rows": rows, "block": block}
+    named |= slot_percents(Miner(inputs=tuple(f"R{n}" for n in range(1, 5)), on=CHAIN))
     return Figures(named, [_chart("Chains", miner), _grid(title, found)], checked)
 
 

@@ -238,3 +238,27 @@ def test_semistream_verdict() -> None:
     compared = [Compared(f"a{n}", "rows a load", "s", 1 + error, 1.0) for n, error in enumerate((0.1, 0.0, 0.3))]
     found = judged("models-semistream", Figures({"found": spreads(compared)}))
     assert [one.verdict for one in found.statements] == ["holds", "holds", "does not hold"]
+
+
+@pytest.mark.parametrize(
+    ("costs", "verdicts"),
+    [
+        ([(1, 2, 2), (2, 1, 2), (2, 2, 1)], {"1.5 times": "holds", "within 10 %": "holds", "always": "holds"}),
+        ([(1, 1.2, 3), (3, 1, 3), (3, 3, 1)], {"native is best": "does not hold", "ranges is best": "holds"}),
+        ([(3, 1, 2)] * 3, {"index is best": "does not hold", "always ranges": "does not hold"}),
+    ],
+)
+def test_verdict_on_routes_follows_from_their_times(costs: list[tuple[float, ...]], verdicts: dict[str, str]) -> None:
+    every = [dict(zip(("native", "ranges", "index"), each, strict=True)) for each in costs]
+    found = [Chosen(f"s{n}", min(each, key=each.__getitem__), each) for n, each in enumerate(every)]
+    told = routes.told(found, 3)
+    statements = judged("models-interval-routes", told).statements
+    for words, verdict in verdicts.items():
+        some = [one for one in statements if words in one.says]
+        assert some
+        assert {one.verdict for one in some} == {verdict}
+    assert all(
+        one.fault
+        for one in statements
+        if "native is best" in one.says and one.verdict == "does not hold" and "1.20" in one.says
+    )

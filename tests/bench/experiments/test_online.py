@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +12,13 @@ from bench.context import BenchContext
 from bench.experiments.online import counting, many, recorded, streams
 from bench.experiments.online.pausing import Setting, miner_paused, paused
 from bench.experiments.online.shares import proved
-from bench.experiments.online.streams import chain_relations, star_relations
+from bench.experiments.online.streams import CHAIN, chain_relations, star_relations
 from bench.judge import Figures
 from tests.workloads.goodness import ENOUGH, chi_square_p
 
 from dovetail.errors import DataError, DovetailError, PlanError
+from dovetail.joins.online.kernels.tree import LINK_BYTES, empty_trees
+from dovetail.joins.online.operators.miner import Miner
 
 PLACES = {f"figure {n}" for n in range(7, 23)} | {"table 3", "table 4"}
 FAST = ("online-bands", "online-weather-over-time")
@@ -147,3 +150,20 @@ def test_a_star_has_one_common_attribute() -> None:
     assert np.array_equal(np.sort(star["R1"].table()["key"].to_numpy()), np.arange(100))
     with pytest.raises(PlanError, match="2, 3 or 4"):
         chain_relations(5)
+
+
+def test_shares_of_miners_slots_are_those_of_the_specification() -> None:
+    """The table of docs/algorithms/online.md, 4.1, by the bytes that `Footprint` counts and those that arrays take."""
+    text = (Path(__file__).parents[3] / "docs" / "algorithms" / "online.md").read_text()
+    tree = (("R1.a", "R2.a"), ("R2.b", "R3.b"), ("R2.c", "R4.c"))
+    shapes = {"two inputs": CHAIN[:1], "chain of four": CHAIN, "a tree with an input of three attributes": tree}
+    for name, on in shapes.items():
+        inputs = tuple(sorted({end.partition(".")[0] for pair in on for end in pair}))
+        spec = Miner(inputs=inputs, on=on)
+        (line,) = [line for line in text.splitlines() if line.startswith(f"| {name} |") and line.endswith("% |")]
+        printed = [float(cell.strip(" %")) for cell in line.split("|")[3:-1]]
+        shares, most = many.slot_percents(spec), spec.most_attributes
+        links = sum(np.asarray(array).nbytes for array in empty_trees(len(inputs), most, 10_000)) / 10_000
+        assert links == pytest.approx(printed[1], rel=0.05)
+        found = [spec.footprint().slot, LINK_BYTES * most, sum(shares.values()), shares["links"]]
+        assert found == pytest.approx(printed, abs=0.51), name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -35,6 +36,13 @@ ALGORITHMS = ["inlj", "meshjoin", "r_meshjoin", "hybridjoin", "x_hybridjoin", "o
 CHEAP = {"mesh-memory-split": "not tested here", "r-mesh-tables": "not tested here", "mesh-io": "not tested here",
          "page-use": "holds"}  # fmt: skip
 """Quick ones; what is arithmetic of the source, or so by construction, tests nothing here."""
+
+
+class Count(NamedTuple):
+    """Rows that a load answers, and rows a second."""
+
+    rows_per_load: float
+    per_second: float
 
 
 def split(text: str) -> set[str]:
@@ -220,3 +228,37 @@ def test_rows_that_arrive_by_the_clock_are_all_answered_and_each_has_waited() ->
         waits = {name: mean_wait(runner, name, pace) for name, pace in paces.items()}
         assert runner.checked > 3 * 100
     assert all(0 < seconds < 5 for seconds in waits.values())  # how long is this machine's business
+
+
+MIXED = ("ours", "source", "source")
+COSTS = {"join": ["HYBRIDJOIN"], "memory": np.array([50.0]), "note": ""}
+
+
+@pytest.mark.parametrize(
+    ("name", "figures", "verdicts"),
+    [
+        ("hybrid-tables", {"found": Count(109, 8_491)}, [("holds", ""), ("holds", "")]),
+        ("hybrid-tables", {"found": Count(140, 10_400)}, [("does not hold", "source")] * 2),
+        ("hybrid-tables", {"found": Count(300, 30_000)}, [("does not hold", "")] * 2),
+        ("hybrid-cost", {"ours": np.array([1.01]), "printed": 1.05}, [("holds", "")] * 3),
+        ("hybrid-cost", {"ours": np.array([1.20]), "printed": 1.3}, [("does not hold", x) for x in MIXED]),
+        ("hybrid-cost", {"ours": np.array([1.50]), "printed": 1.6}, [("does not hold", "")] * 3),
+        ("disk-cost", {"off": [0.2], "load_ours": 1.0}, [("holds", "")]),
+        ("disk-cost", {"off": [-0.5], "load_ours": 1.1}, [("does not hold", "ours")]),
+        ("disk-cost", {"off": [-0.5], "load_ours": 2.0}, [("does not hold", "")]),
+        ("disk-cache-tuning-by-model", {"regret": 0.05, "off": [0.2]}, [("holds", "")] * 2),
+        ("disk-cache-tuning-by-model", {"regret": 0.3, "off": [0.2]}, [("does not hold", ""), ("holds", "")]),
+        ("disk-cache-tuning-by-model", {"regret": 0.3, "off": [0.6]}, [("does not hold", "ours")] * 2),
+    ],
+)  # fmt: skip
+def test_statements_on_models_can_fail_and_a_fault_explains_some_failures_only(
+    name: str, figures: dict[str, Any], verdicts: list[tuple[str, str]]
+) -> None:
+    judge = load_experiments()[f"semistream-{name}"].run.judge
+    printed = figures.get("printed", 1.0)
+    hybrid = {"loop": np.array([1.0]), "loop_printed": [printed], "rate": np.array([1.0]), "rate_printed": [printed]}
+    by_join, sizes = {"HYBRIDJOIN": figures.get("off")}, [("d", 500, 250, figures.get("regret", 0.0))]
+    known = {"counted": np.array([1.0]), "hybrid": hybrid, "load": np.array([1.0]), "by_join": by_join, "sizes": sizes}
+    arrays = {"load_ours": np.array([figures.get("load_ours", 1.0)])}
+    names = judge.names(Figures(COSTS | known | figures | arrays))
+    assert [(one.verdict, one.fault) for one in judge.statements(names)] == verdicts
