@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from decimal import ROUND_FLOOR, Decimal
+from decimal import Decimal
+from fractions import Fraction
+from math import ceil, floor
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -52,6 +54,7 @@ _WIDTHS = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date"
 _TEXT_BYTES = 32  # a value without a fixed width is taken at this
 _MOST_FILES = 1_000  # of an input whose plan is recognised again
 _MOST_FOOTERS = 64  # of an input whose rows are counted by reading them on the driver
+_MICRO = timedelta(microseconds=1)
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType, T.TimeType)
 UNKNOWN_BYTES = 1 << 50  # what Spark cannot estimate it takes to be larger than this
 
@@ -394,17 +397,15 @@ def distance_units(
             f"{argument}={given!r} is a length of time, but the column has type {asked.simpleString()}; give a number.",
             argument=argument,
         )
-    if up:
-        return -distance_units(argument, -given, kind, asked)
     if isinstance(kind, FLOATS):
         return float(given)  # type: ignore[arg-type]  # a timedelta was refused
     if timely:
-        micros = given // timedelta(microseconds=1) if isinstance(given, timedelta) else _floor(given, 6)
-        return micros // 86_400_000_000 if isinstance(kind, T.DateType) else micros
-    return _floor(given, kind.scale if isinstance(kind, T.DecimalType) else 0)  # type: ignore[arg-type]  # likewise
+        micros = _whole(Fraction(given // _MICRO, 10**6) if isinstance(given, timedelta) else given, 6, up)
+        return _whole(Fraction(micros, 86_400_000_000), 0, up) if isinstance(kind, T.DateType) else micros
+    return _whole(given, kind.scale if isinstance(kind, T.DecimalType) else 0, up)  # type: ignore[arg-type]  # likewise
 
 
-def _floor(number: int | float | Decimal, digits: int) -> int:
-    """A number in units of the digit after the decimal point, rounded down."""
-    exact = Decimal(str(number)) if isinstance(number, float) else Decimal(number)
-    return int(exact.scaleb(digits).to_integral_value(ROUND_FLOOR))
+def _whole(number: int | float | Decimal | Fraction, digits: int, up: bool) -> int:
+    """A number in units of the digit after the decimal point, rounded down, or up; exact whatever its digits."""
+    exact: Fraction = Fraction(str(number) if isinstance(number, float) else number) * 10**digits
+    return ceil(exact) if up else floor(exact)

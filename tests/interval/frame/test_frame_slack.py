@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Context, Decimal
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -157,7 +158,7 @@ BANDS: list[Any] = [
 
 
 @pytest.mark.parametrize("bands", BANDS, ids=str)
-@pytest.mark.parametrize("kind", ["int", "double", "decimal(5, 1)"])
+@pytest.mark.parametrize("kind", ["int", "double", "decimal(5, 1)", "decimal(36, 20)"])
 def test_bands_of_every_how(spark: SparkSession, bands: Any, kind: str) -> None:
     left, right = made(30, 3, "l"), made(40, 4, "r")
     one, other = frame(spark, left, "l", kind), frame(spark, right, "r", kind)
@@ -184,6 +185,21 @@ def test_bands_of_times_and_at_the_ends_of_bigint(spark: SparkSession) -> None:
     assert dovetail.band_join(ends, ends, within=("x", "x", 1, 5)).count() == 0
     assert dovetail.band_join(ends, ends, within=("x", "x", -5, 2**64)).count() == 3
     assert dovetail.band_join(ends, ends, within=("x", "x", None, -1)).count() == 1
+    most = "9" * 30 + ".999999"
+    wide = spark.createDataFrame([(Decimal(f"-{most}"),), (Decimal(most),), (None,)], "x decimal(36, 6)")
+    apart = Decimal(f"1{'9' * 30}.999998")
+    for within, n in [
+        (("x", "x", 0, 0), 2),
+        (("x", "x", 1, 5), 0),
+        (("x", "x", apart, 10**60), 1),
+        (("x", "x", apart.next_plus(Context(prec=37)), 10**60), 0),
+        (("x", "x", 0, apart), 3),
+        (("x", "x", 10**60, None), 0),
+        (("x", "x", None, Decimal("-0.000001")), 1),
+    ]:
+        assert dovetail.band_join(wide, wide, within=within).count() == n, within  # type: ignore[arg-type]
+    with pytest.raises(PlanError, match="decimals of up to 36 digits"):
+        dovetail.band_join(*[wide.selectExpr("cast(x as decimal(37, 6)) as x")] * 2, within=("x", "x", 0, 1))
     floats = spark.createDataFrame([(float("nan"),), (None,), (0.5,)], "x double")
     assert dovetail.band_join(floats, floats, within=("x", "x", -9, 9)).count() == 1
 

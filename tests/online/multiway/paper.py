@@ -30,7 +30,12 @@ def verdicts(found: Mapping[str, Sequence[float]]) -> list[Statement]:
         run = load_experiments()[name].run
         assert isinstance(run, Called)
         parts += run.judge.statements(
-            run.judge.names(Figures({"found": arrays, "indexes": 0.0, "rows": ROWS, "block": BLOCK}))
+            run.judge.names(
+                Figures(
+                    {"found": arrays, "indexes": 0.0, "rows": ROWS, "block": BLOCK}
+                    | dict.fromkeys(("links", "keys", "rest"), 0.0)
+                )
+            )
         )
     return parts
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.rows.keys import NARROW_DIGITS
+from dovetail.engine.rows.keys import MOST_DIGITS, NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.interval.api import IntervalPlan, make_plan
 from dovetail.joins.interval.plan.choose import choose_grid, may_use_grid
@@ -78,7 +78,7 @@ def band_join(left: DataFrame, right: DataFrame, request: BandRequest) -> DataFr
         within: (a, b, low, high): pairs with low <= right.b - left.a <= high; None for no limit.
             So ("t", "t", 0, 5) finds right rows up to 5 after the left row, ("t", "t", -5, 0) those up to 5 before it,
             and ("t", "t", 0, None) all right rows at its time or later: a join by an inequality.
-            Columns are numbers, decimals of up to 18 digits, dates, timestamps, times or day-time intervals, and for an
+            Columns are numbers, decimals of up to 36 digits, dates, timestamps, times or day-time intervals, and for an
             inequality, limits 0 and None, texts. Limits are
             numbers, and for dates and times timedeltas, text such as "10 min" or "-1 hour", or seconds. A list of bands
             finds pairs within all of them. Null and NaN match nothing; floats are compared as a + low <= b and
@@ -204,8 +204,11 @@ class _Ready:
         kind = _band_type(left, asked, other, f"{a!r} and {b!r}")
         whole = not isinstance(kind, (T.FloatType, T.DoubleType))
         low, high = _limits(band, kind, asked, whole)
-        values = [units(kind, f"cast({quoted(column)} as {kind.simpleString()})") for column in (a, b)]
-        limits = _whole_limits(values[0], low, high) if whole else _float_limits(values[0], low, high)
+        wide = kind if isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS else None
+        typed = [f"cast({quoted(column)} as {kind.simpleString()})" for column in (a, b)]
+        values = typed if wide else [units(kind, value) for value in typed]
+        ways = _whole_limits if whole else _float_limits
+        limits = _decimal_limits(values[0], wide, low, high) if wide else ways(values[0], low, high)
         at = values[1] if whole else f"if(isnan({values[1]}), null, {values[1]})"
         width = float("inf") if low is None or high is None else float(high) - float(low)
         columns = f"{limits[0]} as {name}_low", f"{limits[1]} as {name}_high"
@@ -235,21 +238,23 @@ def _limits(
 ) -> tuple[int | float | None, int | float | None]:
     """The limits in units; of whole numbers the first and the last that are included."""
 
-    def limit(given: Distance, included: bool) -> int | float:  # rounded down; one less if it is excluded and whole
-        return distance_units("within", given, kind, asked) if included or not whole else -limit(-given, True) - 1
+    def limit(given: Distance, included: bool, low: bool) -> int | float:
+        if included or not whole:
+            return distance_units("within", given, kind, asked, up=low)
+        return distance_units("within", given, kind, asked, up=not low) + (1 if low else -1)  # the next one inside
 
-    low = None if band.low is None else -limit(-band.low, band.with_low)
-    return low, None if band.high is None else limit(band.high, band.with_high)
+    low = None if band.low is None else limit(band.low, band.with_low, True)
+    return low, None if band.high is None else limit(band.high, band.with_high, False)
 
 
 def _band_type(frame: DataFrame, left: T.DataType, right: T.DataType, what: str) -> T.DataType:
     """The type in which the columns are compared."""
     known = all(isinstance(kind, BOUND_TYPES) for kind in (left, right))
     kind = common_type(frame, f"within: {what}", left, right, "within") if known else T.StringType()
-    if not known or (isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS):
+    if not known or (isinstance(kind, T.DecimalType) and kind.precision > MOST_DIGITS - 2):  # sums have two more
         raise PlanError(
             f"within: {what} have types {left.simpleString()} and {right.simpleString()}; use numbers, decimals of up "
-            f"to {NARROW_DIGITS} digits, dates, timestamps, times or day-time intervals, or cast them.",
+            f"to {MOST_DIGITS - 2} digits, dates, timestamps, times or day-time intervals, or cast them.",
             argument="within",
         )
     return type_with_codes(frame, f"within: {what}", kind, "within")
@@ -276,6 +281,19 @@ def _whole_limits(value: str, low: int | float | None, high: int | float | None)
         last = f"if({moved(high)} < {least}, null, cast(least({moved(high)}, {most}) as bigint))"
     first, last = (f"if({value} is null, null, {limit})" for limit in (first, last))
     return first, last
+
+
+def _decimal_limits(value: str, kind: T.DecimalType, low: float | None, high: float | None) -> tuple[str, str]:
+    """SQL: the limits of decimals without codes, exactly: one that no value reaches stays one."""
+    most, digits = 10 ** (kind.precision + 1) - 1, f"decimal({kind.precision + 1}, {kind.scale})"
+
+    def moved(limit: float | None) -> str:
+        if limit is None:
+            return f"cast(null as {digits})"
+        bounded = f"cast('{max(-most, min(most, int(limit)))}e-{kind.scale}' as {digits})"
+        return f"{value} + {bounded}"
+
+    return moved(low), moved(high)
 
 
 def _narrowest(right: DataFrame, bands: list[_Ready]) -> int:
