@@ -136,6 +136,8 @@ def test_explain(spark: SparkSession) -> None:
         ("timestamp_ntz", [dt.datetime(2024, 1, 1, h) for h in (1, 2, 5)], dt.timedelta(hours=3), 10800),
         ("interval day to second", [dt.timedelta(hours=h) for h in (-1, 2, 5)], dt.timedelta(hours=3), "3 hours"),
         ("decimal(9, 2)", [Decimal("-1.10"), Decimal("2.25"), Decimal("3.75")], Decimal("1.50"), Decimal("1.5")),
+        ("decimal(30, 2)", [Decimal(f"1{'2' * 24}{end}") for end in ("1.10", "4.25", "5.75")], Decimal("1.50"), 1.5),
+        ("decimal(37, 17)", [Decimal(0), Decimal("0.5"), Decimal("0.75")], Decimal("0.25"), Decimal("0.25")),
         ("double", [-1.5, 2.25, 4.0], 1.75, 1.75),
         ("float", [-1.5, 2.25, 4.0], 1.75, 1.75),
         ("tinyint", [-128, -100, 127], 227, 227),
@@ -161,7 +163,7 @@ def test_bad_requests_are_refused_before_a_job(spark: SparkSession) -> None:
     rows = spark.createDataFrame([(1, 2, 3)], "start int, end int, distance int")
     plain, wide = (
         rows.drop("distance"),
-        rows.selectExpr("cast(start as decimal(30)) start", "cast(end as decimal(30)) end"),
+        rows.selectExpr("cast(start as decimal(38)) start", "cast(end as decimal(38)) end"),
     )
     for inputs, options, argument in [
         ((plain, plain), {"k": 0}, "k"),
@@ -186,6 +188,9 @@ def test_inverted_intervals(spark: SparkSession) -> None:
     assert dovetail.interval_nearest(bad, good, invalid="drop", how="left").collect() == []
     kept = dovetail.interval_nearest(bad, good, invalid="null", how="left").collect()
     assert [tuple(row) for row in kept] == [(9, 5, None, None, None)]
+    wide = bad.selectExpr("cast(start as decimal(30, 1)) as start", "cast(end as decimal(30, 1)) as end")
+    with pytest.raises(DataError, match=r"left input .* holds NaN: 9\.0 to 5\.0"):
+        dovetail.interval_nearest(wide, wide).collect()
 
 
 def test_output_columns_and_a_shared_key(spark: SparkSession) -> None:
@@ -216,9 +221,14 @@ def test_keys_and_bounds_without_codes_are_refused_with_what_to_do(spark: SparkS
     fields = rows.select("*", "place.*")
     found = dovetail.interval_nearest(fields, fields, on=["x", "y"], columns=["x", "y", "distance"])
     assert found.collect() == [("a", 1, 0)]
-    wide = spark.sql("select cast(1 as decimal(19, 0)) as start, cast(2 as decimal(19, 0)) as end")
-    with pytest.raises(PlanError, match="no 64-bit codes; cast them to at most 18 digits, or to double"):
+    wide = spark.sql("select cast(1 as decimal(38, 2)) as start, cast(2 as decimal(38, 2)) as end")
+    with pytest.raises(PlanError, match="no exact differences here; cast them to at most 37 digits"):
         dovetail.interval_nearest(wide, wide)
+    far = spark.sql("select -1e17BD as start, 9.1e18BD as end").selectExpr(
+        "cast(start as decimal(30, 2)) as start", "cast(end as decimal(30, 2)) as end"
+    )
+    with pytest.raises(PlanError, match=r"reach from -10+\.00 to 910+\.00, more than 18 digits apart"):
+        dovetail.interval_nearest(far, far)
     with pytest.raises(PlanError, match=r"partitions=1001 is not possible.*to 1,000") as caught:
         dovetail.interval_nearest(fields, fields, partitions=1001)
     assert caught.value.argument == "partitions"

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
+from fractions import Fraction
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.rows.keys import NARROW_DIGITS
+from dovetail.engine.rows.keys import MOST_DIGITS, NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.interval.plan.sides import Side, asked_type, prepare
 from dovetail.joins.nearest.kernels.nearest import FARTHEST
@@ -141,6 +144,7 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> NearestPla
     mine, theirs = prepare(left, right, request.join)
     wanted_columns(request.join.columns, (*mine.payload, *theirs.payload, DISTANCE))
     _check(mine, theirs)
+    mine, theirs = _in_codes(mine, theirs)
     asked = asked_type(left, request.join.left_interval)
     farthest: int | float | None = None
     if request.max_distance is not None:
@@ -156,13 +160,6 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> NearestPla
 
 def _check(left: Side, right: Side) -> None:
     """`PlanError` for inputs that tasks cannot search."""
-    kind = left.bound_type
-    if isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS:
-        raise PlanError(
-            f"interval bounds of type {kind.simpleString()} have no 64-bit codes; cast them to at most "
-            f"{NARROW_DIGITS} digits, or to double.",
-            argument="left_interval",
-        )
     obstacle = spark_only((side.frame, side.keys) for side in (left, right))
     if obstacle is not None:
         raise PlanError(
@@ -175,11 +172,50 @@ def _check(left: Side, right: Side) -> None:
             raise PlanError(f"{side.name} input has a column {DISTANCE!r}; rename it first.", argument=side.name)
 
 
+def _in_codes(left: Side, right: Side) -> tuple[Side, Side]:
+    """The sides with wide decimals counted from the smallest bound, so that 18 digits are enough; one job finds it."""
+    kind = left.bound_type
+    if not isinstance(kind, T.DecimalType) or kind.precision <= NARROW_DIGITS:
+        return left, right
+    wide = kind.simpleString()
+    if kind.scale > NARROW_DIGITS or kind.precision == MOST_DIGITS:  # differences of 38 digits lose the last one
+        raise PlanError(
+            f"interval bounds of type {wide} have no exact differences here; cast them to at most {MOST_DIGITS - 1} "
+            f"digits, {NARROW_DIGITS} of them after the point, or to double.",
+            argument="left_interval",
+        )
+    ends = [f"{bound} as bound" for side in (left, right) for bound in (side.start, side.end)]
+    frames = [left.frame, left.frame, right.frame, right.frame]
+    bounds = reduce(DataFrame.union, (frame.selectExpr(end) for frame, end in zip(frames, ends, strict=True)))
+    least, most = bounds.selectExpr("min(bound)", "max(bound)").collect()[0]
+    if least is None:
+        least = most = Decimal(0)
+    if Fraction(most) - Fraction(least) >= Fraction(10 ** (NARROW_DIGITS - kind.scale)):
+        raise PlanError(
+            f"interval bounds of type {wide} reach from {least:f} to {most:f}, more than {NARROW_DIGITS} digits apart; "
+            "cast them to fewer digits after the point, or to double.",
+            argument="left_interval",
+        )
+    narrow = T.DecimalType(NARROW_DIGITS, kind.scale)
+    changed = f"{MARK}DataError: interval bounds have changed since the join was planned; plan it again."
+
+    def coded(side: Side) -> Side:
+        columns = []
+        for bound, name in ((side.start, "low"), (side.end, "high")):
+            code = f"try_cast(cast({bound} as {wide}) - cast('{least:f}' as {wide}) as {narrow.simpleString()})"
+            columns.append(f"if({bound} is null, null, coalesce({code}, raise_error('{changed}'))) as {side.own(name)}")
+        frame, low, high = side.frame.selectExpr("*", *columns), quoted(side.own("low")), quoted(side.own("high"))
+        return replace(side, frame=frame, start=low, end=high, bound_type=narrow, written=(side.start, side.end))
+
+    return coded(left), coded(right)
+
+
 def _checked(side: Side, invalid: str) -> Side:
     """The side with `invalid` applied to its inverted intervals."""
     if invalid == "error":
         what = f"{MARK}DataError: {side.name} input has an interval that ends before it starts or holds NaN: "
         repair = '. Repair it, or pass invalid="drop" (leave it out) or invalid="null" (keep it, unmatched).'
-        given = f"concat('{what}', string({side.start}), ' to ', string({side.end}), '{repair}')"
+        start, end = side.written or (side.start, side.end)
+        given = f"concat('{what}', string({start}), ' to ', string({end}), '{repair}')"
         return replace(side, frame=side.frame.where(f"if({side.inverted}, raise_error({given}), true)"))
     return side if invalid == "null" else replace(side, frame=side.frame.where(f"not {side.inverted}"))

@@ -228,20 +228,26 @@ def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Colu
         if isinstance(given, Mapping)
         else list(given)
     )
+    own = rows.frame.select(*map(quoted, rows.columns))
     try:
-        names = rows.frame.select(*map(quoted, rows.columns)).groupBy().agg(*columns).columns
+        found = own.groupBy().agg(*columns).schema
     except AnalysisException as problem:
         raise PlanError(
             f"aggregates={given!r} do not fit the columns {list(rows.columns)}; write aggregates such as 'sum(x)' over "
             f"these. Spark says: {problem}",
             argument="aggregates",
         ) from problem
-    grouped = rows.frame.groupBy().agg(*columns)._jdf.queryExecution().analyzed()
-    if RESERVED in grouped.references().toString():
+    more = own.withColumn(f"{RESERVED}more", F.create_map(F.lit(1), F.lit(1)))  # which has no order and no equality
+    try:
+        closed = more.groupBy().agg(*columns).schema == found
+    except AnalysisException:
+        closed = False
+    if not closed:
         raise PlanError(
             f"aggregates={given!r} take all columns by '*', which has columns of the sweep, too; name the columns.",
             argument="aggregates",
         )
+    names = found.names
     used = [name.lower() for name in (*taken, *names)]
     twice = sorted({name for name in used if used.count(name) > 1})
     if twice:
