@@ -15,12 +15,11 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 from tests.online.frame.test_online_long import BUCKET, HEADER, Kept, answers_of
 
 from dovetail.joins.interval.relation import Relation
-from dovetail.joins.online import bucket_state
+from dovetail.joins.online import bucket_state, events
 from dovetail.joins.online.bucket_join import BucketJoin, Pair
 from dovetail.joins.online.graph import SIDES, Band, Predicate, pair_graph
 from dovetail.joins.online.intervals import Intervals
 from dovetail.joins.online.lateness import lateness_of
-from dovetail.joins.online.plan import buckets
 from dovetail.joins.online.plan.buckets import OnlineBuckets
 from dovetail.joins.online.plan.task import OnlineTask
 from dovetail.joins.online.request import Terms
@@ -147,7 +146,7 @@ def test_a_burst_of_several_pieces_stays_for_as_long_as_its_own_rows_match(
     monkeypatch: pytest.MonkeyPatch, retain_ms: int | None
 ) -> None:
     """Forty quiet micro-batches, then a burst from far ahead: the watermark reaches it while its matches still come."""
-    monkeypatch.setattr(buckets, "_PIECE", 16 << 10)
+    monkeypatch.setattr(events, "_PIECE", 16 << 10)
     stream, minute = Stream(retain_ms), 60 * SECOND
     for number in range(40):
         stream.batch(1000 * number, [(side, [number * SECOND // 100]) for side in (0, 1)])

@@ -14,6 +14,7 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from dovetail.joins.asof.plan.sides import Side
 from dovetail.joins.asof.request import Request
 from dovetail.spark.frames import RESERVED, quoted
+from dovetail.spark.hosts.batch import one_partition
 from dovetail.spark.inputs import FLOATS
 
 _LEFT, _RIGHT, _TIME, _SIDE = (f"{RESERVED}{what}" for what in ("left", "right", "time", "side"))
@@ -60,7 +61,7 @@ class WindowWay:
             named = [f"{side.on} as {_TIME}", *keys, *order, f"'{side.name}' as {_SIDE}", f"{struct} as {mine}"]
             parts.append(side.frame.where(side.usable).selectExpr(*named))
         rows = parts[0].unionByName(parts[1], allowMissingColumns=True)
-        return rows.coalesce(1) if self.one_task else rows
+        return one_partition(rows, shuffled=False) if self.one_task else rows
 
     def _last(self, left: Side, right: Side, way: str) -> str:
         """SQL: the last right row in the order of the window: by time, at one time right rows first if they count."""
