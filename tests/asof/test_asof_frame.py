@@ -259,6 +259,7 @@ def test_small_inputs_at_rest_are_joined_without_an_exchange(spark: SparkSession
     ("argument", "given", "said"),
     [
         ("on", {"on": "tt"}, "left input has no column 'tt'; it has .* Did you mean 't'?"),
+        ("on", {"on": ("t", "k")}, "int and string do not compare; cast one of them first"),
         ("direction", {"on": "k", "direction": "nearest"}, "texts have an order but no distances"),
         ("on", {"on": ["t", "t", "t"]}, "name of the time column"),
         ("by", {"by": "l"}, "right input has no column 'l'"),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
-from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
@@ -144,12 +143,11 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> NearestPla
     mine, theirs = prepare(left, right, request.join)
     wanted_columns(request.join.columns, (*mine.payload, *theirs.payload, DISTANCE))
     _check(mine, theirs)
-    mine, theirs = _in_codes(mine, theirs)
     asked = asked_type(left, request.join.left_interval)
     farthest: int | float | None = None
     if request.max_distance is not None:
         farthest = min(FARTHEST, distance_units("max_distance", request.max_distance, mine.bound_type, asked))
-    mine, theirs = (_checked(side, request.join.invalid) for side in (mine, theirs))
+    mine, theirs = (_checked(side, request.join.invalid) for side in _in_codes(mine, theirs))
     counted = [(request.before, not request.ignore_overlaps, request.after)]
     if request.ignore_overlaps and request.direction == "any":
         counted = [(True, False, False), (False, False, True)]
@@ -184,10 +182,8 @@ def _in_codes(left: Side, right: Side) -> tuple[Side, Side]:
             f"digits, {NARROW_DIGITS} of them after the point, or to double.",
             argument="left_interval",
         )
-    ends = [f"{bound} as bound" for side in (left, right) for bound in (side.start, side.end)]
-    frames = [left.frame, left.frame, right.frame, right.frame]
-    bounds = reduce(DataFrame.union, (frame.selectExpr(end) for frame, end in zip(frames, ends, strict=True)))
-    least, most = bounds.selectExpr("min(bound)", "max(bound)").collect()[0]
+    one, other = (s.frame.selectExpr(f"explode(array({s.start}, {s.end})) as bound") for s in (left, right))
+    least, most = one.union(other).selectExpr("min(bound)", "max(bound)").collect()[0]
     if least is None:
         least = most = Decimal(0)
     if Fraction(most) - Fraction(least) >= Fraction(10 ** (NARROW_DIGITS - kind.scale)):

@@ -121,7 +121,7 @@ def _lengths(kind: T.DataType | None, bounds: Sequence[Any]) -> Sequence[Any]:
 def _is_number(given: Any) -> bool:
     """Whether it is a finite number of seconds that a timedelta can have; others are refused later."""
     number = isinstance(given, (int, float, Decimal)) and not isinstance(given, bool)
-    return number and abs(given) <= timedelta.max.total_seconds()
+    return number and abs(given) < timedelta.max.total_seconds()
 
 
 class _Casts:

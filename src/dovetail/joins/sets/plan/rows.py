@@ -205,8 +205,8 @@ def check_value(rows: Rows, value: Any, argument: str) -> None:
     one = rows.frame.sparkSession.sql("VALUES (0)").select(rows.scale.literal(value).alias("v"))
     kind = one.schema["v"].dataType
     common = common_type(rows.frame, argument, own, kind, argument)
-    if isinstance(own, T.IntegralType):
-        check_type(rows, own if isinstance(kind, T.IntegralType) else kind, argument)
+    if isinstance(own, T.IntegralType) and not isinstance(kind, T.IntegralType):
+        check_type(rows, kind, argument)
     fits = f"v <=> try_cast(v as {own.simpleString()})"
     if rows.scale.floating:  # rounded, but neither NaN nor made infinite
         fits = f"not isnan(v) and (abs(v) = double('inf') or abs(try_cast(v as {own.simpleString()})) < double('inf'))"
