@@ -85,6 +85,7 @@ paper: $(RIVALS) $(KERNELS)  ## experiments on semi-stream, online and interval 
 
 $(RIVALS): pyproject.toml  # what tests need, too: installed at once, it takes half the time
 	$(call install,test$(,)rivals,)
+	$(call ADD,--no-deps 'pyarrow>=26$(,)<27')  # polars-bio keeps Arrow at 24 and runs with this, with which types are checked
 	touch $(USED) $(STAMP) $@
 
 clean:

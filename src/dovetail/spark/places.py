@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 
 from dovetail.engine.storage.files import Place, access_of, located
 from dovetail.engine.storage.hdfs import PREFIXES, HdfsAccess
-from dovetail.engine.storage.remote import ATTEMPTS, S3_SCHEMES, Access, Remote, S3Access
+from dovetail.engine.storage.remote import ATTEMPTS, Access, Remote, S3Access, is_remote
 from dovetail.errors import ConfigError, PlanError
 from dovetail.spark.frames import is_connect, parallelism
 from dovetail.spark.settings import local_cores
@@ -54,14 +54,14 @@ def address_of(spark: SparkSession, path: str) -> str:
     try:
         return str(place_of(spark, path))
     except PlanError:
-        if path.partition("://")[0] in (*S3_SCHEMES, "hdfs", "file") or "://" not in path:
+        if is_remote(path) or path.startswith("file:") or "://" not in path:
             raise
         return path
 
 
 def access_to(spark: SparkSession, path: str) -> Access | None:
     """How a path on S3 or HDFS is reached; None for all others, also of file systems that only Arrow knows."""
-    return access_of(place_of(spark, path)) if path.partition("://")[0] in (*S3_SCHEMES, "hdfs") else None
+    return access_of(place_of(spark, path)) if is_remote(path) else None
 
 
 def _settings(spark: SparkSession) -> Callable[[str, str], str]:

@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyarrow import fs
 from pyspark.sql import DataFrame, SparkSession
 
-from dovetail.engine.storage.remote import S3_SCHEMES, Remote
+from dovetail.engine.storage.remote import Remote, is_remote
 from dovetail.errors import PlanError
 from dovetail.request import takes
 from dovetail.spark.frames import parallelism, require_classic
@@ -137,7 +137,7 @@ def _document(spark: SparkSession, place: str) -> str:
 
 def _stores(spark: SparkSession, addresses: Iterable[str]) -> Stores:
     """How the buckets and hosts of these addresses are reached, with what Spark was given."""
-    remote = [place_of(spark, one) for one in addresses if one.partition("://")[0] in (*S3_SCHEMES, "hdfs")]
+    remote = [place_of(spark, one) for one in addresses if is_remote(one)]
     return {place.host: place.access for place in remote if isinstance(place, Remote)}
 
 
@@ -196,7 +196,7 @@ def _atom(name: str, value: Any) -> Any:
 
 def hadoop_paths(spark: SparkSession, pattern: str) -> list[tuple[str, int]]:
     """URI and size of the XML files of a directory or glob on a file system that Hadoop knows, sorted by name."""
-    if pattern.partition("://")[0] in (*S3_SCHEMES, "hdfs") and not {*WILD, "{"} & set(pattern):
+    if is_remote(pattern) and not {*WILD, "{"} & set(pattern):
         return _store_paths(spark, pattern)
     require_classic(
         spark, f"listing {pattern!r}", "give a local path, or a directory at s3a: or hdfs:, or use a classic session"

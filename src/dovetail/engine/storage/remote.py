@@ -31,6 +31,11 @@ ATTEMPTS = 10  # with a back-off that doubles up to 20 s: a store may refuse for
 T = TypeVar("T")
 
 
+def is_remote(address: str) -> bool:
+    """Whether an address is on S3 or HDFS."""
+    return address.partition("://")[0] in (*S3_SCHEMES, "hdfs")
+
+
 @dataclass(frozen=True, slots=True)
 class S3Access:
     """How a bucket is reached, by the names that Spark has for it; keys and tokens are never shown."""

@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from dovetail.engine.storage import files
+from dovetail.engine.storage.remote import S3_SCHEMES
 from dovetail.errors import ConfigError, UnsupportedError
 from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.store import MasterStore
@@ -101,4 +102,4 @@ def _check_files(spark: SparkSession, quoted: str, found: Described, store: Mast
 def _path(name: str) -> str:
     """A file's path without scheme and host."""
     parts = urlparse(name)
-    return unquote(f"{parts.netloc}{parts.path}" if parts.scheme in ("s3", "s3a", "s3n") else parts.path)
+    return unquote(f"{parts.netloc}{parts.path}" if parts.scheme in S3_SCHEMES else parts.path)

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from dovetail.engine.kernels.arrays import Bool
 from dovetail.engine.storage.files import system_at
-from dovetail.engine.storage.remote import S3_SCHEMES, Access, S3Access
+from dovetail.engine.storage.remote import Access, S3Access, is_remote
 from dovetail.engine.storage.secrets import hidden
 from dovetail.errors import ConfigError, PlanError, UnsupportedError
 from dovetail.joins.semistream.keys import key_form
@@ -160,7 +160,7 @@ def _url(path: str) -> str:
     scheme, has_scheme, rest = path.partition("://")
     if not has_scheme:
         return Path(path).absolute().as_uri()
-    if scheme not in (*S3_SCHEMES, "hdfs"):
+    if not is_remote(path):
         return path
     return f"{'hdfs' if scheme == 'hdfs' else 's3'}://{quote(rest, safe='/:')}"
 
