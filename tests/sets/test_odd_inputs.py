@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 
 import dovetail
 from dovetail.errors import DataError, DovetailError, PlanError
@@ -159,10 +160,12 @@ def test_inverted_limits_are_as_invalid_says(spark: SparkSession) -> None:
 
 def test_aggregates_do_not_see_columns_of_ours(spark: SparkSession) -> None:
     frame = spark.createDataFrame([(1, 3), (1, 3), (2, 5)], "start int, end int")
-    for star in ("collect_list(struct(*))", "count(distinct *)"):
+    for star in ("collect_list(struct(*))", "count(distinct *)", "count(struct(*))", "sum(hash(*))"):
         with pytest.raises(PlanError, match="name the columns") as caught:
             dovetail.interval_merge(frame, aggregates={"x": star})
         assert caught.value.argument == "aggregates"
+    with pytest.raises(PlanError, match="name the columns"):
+        dovetail.interval_merge(frame, aggregates=[F.count(F.struct("*")).alias("x")])
     counted = dovetail.interval_merge(frame, aggregates={"n": "count(*)", "m": "count(distinct start, end)"})
     assert rows(counted) == [(1, 5, 3, 3, 2)]
 

@@ -237,12 +237,7 @@ def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Colu
             f"these. Spark says: {problem}",
             argument="aggregates",
         ) from problem
-    more = own.withColumn(f"{RESERVED}more", F.create_map(F.lit(1), F.lit(1)))  # which has no order and no equality
-    try:
-        closed = more.groupBy().agg(*columns).schema == found
-    except AnalysisException:
-        closed = False
-    if not closed:
+    if _takes_all(own, columns):
         raise PlanError(
             f"aggregates={given!r} take all columns by '*', which has columns of the sweep, too; name the columns.",
             argument="aggregates",
@@ -253,3 +248,12 @@ def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Colu
     if twice:
         raise PlanError(f"aggregates: the result would have columns {twice} twice; rename them.", argument="aggregates")
     return columns
+
+
+def _takes_all(frame: DataFrame, columns: Iterable[Column]) -> bool:
+    """Whether an aggregate has a '*': Spark expands it in the name of the result, so that a column more changes the name."""
+    more = frame.withColumn(f"{RESERVED}more", F.lit(None))
+    try:
+        return any(frame.groupBy().agg(F.isnull(c)).columns != more.groupBy().agg(F.isnull(c)).columns for c in columns)
+    except AnalysisException:  # of the column more
+        return True
