@@ -251,7 +251,7 @@ def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Colu
 
 
 def _takes_all(frame: DataFrame, columns: Iterable[Column]) -> bool:
-    """Whether an aggregate has a '*': Spark expands it in the name of the result, so that a column more changes the name."""
+    """Whether an aggregate has a '*': Spark expands it in the name of its result, which a column more changes."""
     more = frame.withColumn(f"{RESERVED}more", F.lit(None))
     try:
         return any(frame.groupBy().agg(F.isnull(c)).columns != more.groupBy().agg(F.isnull(c)).columns for c in columns)
