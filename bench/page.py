@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.case import SCALES, Case
-from bench.catalogue import Entry, load_all
+from bench.catalogue import LONG, Entry, load_all
 from bench.chart import case_chart, draw_all
 from bench.experiment import FAMILIES, Chart, Experiment, Grid, Statement, worst
 from bench.harness import FORMAT, Report
@@ -101,18 +101,22 @@ class Shown:
 
 
 def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
-    """Write `index.html` from the kept figures; its path, and a line for each entry that is missing or failed."""
+    """Write `index.html` from the kept figures; its path, and a line for each entry that is missing or failed.
+
+    Entries that take long at any scale may be missing: the page says that they were not measured.
+    """
     found, known = kept(figures), load_all()
     if not found:
         raise DataError(f"{figures} holds no kept figures; make some: `python -m bench run --all --keep {figures}`.")
     ours = {name: (known[name], scales) for name, scales in found.items() if name in known}
     shown = [one for entry, scales in ours.values() for one in _shown(entry, telling(entry, scales))]
     _draw(shown)
-    problems = [f"{name} has no figures" for name in known if name not in found]
+    absent = [name for name in known if name not in found]
+    problems = [f"{name} has no figures" for name in absent if name not in LONG]
     problems += [f"{e.name} failed{line['why']}" for e in shown for line in e.verdicts if line["verdict"] == "failed"]
     to.mkdir(parents=True, exist_ok=True)
     page = to / "index.html"
-    page.write_text(_rendered(shown))
+    page.write_text(_rendered(shown, absent))
     return page, problems
 
 
@@ -124,7 +128,7 @@ def telling(entry: Entry, scales: Mapping[str, Mapping[str, Any]]) -> list[Mappi
     return found if isinstance(entry, Case) else found[:1]
 
 
-def _rendered(shown: Sequence[Shown]) -> str:
+def _rendered(shown: Sequence[Shown], absent: Sequence[str]) -> str:
     import jinja2
 
     sections = [(f, title, [e for e in shown if e.family == f]) for f, title in TITLES.items()]
@@ -134,6 +138,7 @@ def _rendered(shown: Sequence[Shown]) -> str:
         "claims": counts.total(),
         "verdicts": counts.most_common(),
         "stale": sum(entry.stale for entry in shown),
+        "absent": absent,
     }
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(Path(__file__).with_name("page.html").read_text())
