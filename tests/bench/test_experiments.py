@@ -188,7 +188,7 @@ def test_a_figure_depends_on_what_its_module_imports() -> None:
     counted = imported("bench.experiments.online.pauses", "counted")
     assert {"bench.experiments.online.pausing", "dovetail.joins.online.operators.diner"} <= set(counted)
     assert not [name for name in counted if "interval.operators" in name or ".spark" in name or "secrets" in name]
-    assert not [name for name in counted if name.startswith(("dovetail.joins.online.api", "dovetail.joins.online.plan"))]
+    assert not [name for name in counted if "online.api" in name or "online.plan" in name]
     simulated = imported("bench.experiments.semistream.sweeps", "counted")
     assert "dovetail.joins.semistream.operators.hybridjoin" in simulated
     assert "dovetail.joins.semistream.master.redis" not in simulated
