@@ -154,7 +154,7 @@ def _shown(entry: Entry, scales: Sequence[Mapping[str, Any]]) -> list[Shown]:
     made = []
     for whole in scales:
         found = whole["entry"]
-        shown = _headed(entry, found, whole["machine"])
+        shown = _headed(entry, found, whole["machine"], str(whole.get("commit") or "")[:8])
         if isinstance(entry, Experiment):
             made.append(_experiment(found, shown))
         else:
@@ -163,7 +163,7 @@ def _shown(entry: Entry, scales: Sequence[Mapping[str, Any]]) -> list[Shown]:
     return made
 
 
-def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any]) -> Shown:
+def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any], commit: str) -> Shown:
     """The text above the pictures and tables of an entry."""
     if isinstance(entry, Experiment):
         family, claim, ground = entry.family, entry.claim, entry.ground
@@ -177,7 +177,7 @@ def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any]) 
         claim=claim,
         ground=ground,
         scale=found["scale"],
-        measured_at=found["measured_at"][:10],
+        measured_at=found["measured_at"][:10] + (f" · commit {commit}" if commit else ""),
         where=f"{machine['usable_cores']} cores, {machine['cpu']}, {machine['memory_bytes'] / 2**30:.0f} GiB",
         stale=found["code"] != digest(entry.measures),
     )
