@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.best import best_table
 from bench.case import SCALES, Case
 from bench.catalogue import LONG, Entry, load_all
 from bench.chart import case_chart, draw_all
@@ -116,7 +117,7 @@ def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
     problems += [f"{e.name} failed{line['why']}" for e in shown for line in e.verdicts if line["verdict"] == "failed"]
     to.mkdir(parents=True, exist_ok=True)
     page = to / "index.html"
-    page.write_text(_rendered(shown, absent))
+    page.write_text(_rendered(shown, absent, _best(ours.values())))
     return page, problems
 
 
@@ -128,7 +129,14 @@ def telling(entry: Entry, scales: Mapping[str, Mapping[str, Any]]) -> list[Mappi
     return found if isinstance(entry, Case) else found[:1]
 
 
-def _rendered(shown: Sequence[Shown], absent: Sequence[str]) -> str:
+def _best(entries: Iterable[tuple[Entry, Mapping[str, Mapping[str, Any]]]]) -> dict[str, Any] | None:
+    """The table of operators and routes over the settings of all experiments that have some."""
+    found = {entry.name: telling(entry, scales)[0]["entry"].get("findings") for entry, scales in entries}
+    table = best_table({name: findings for name, findings in found.items() if findings})
+    return None if table is None else _table(table)
+
+
+def _rendered(shown: Sequence[Shown], absent: Sequence[str], best: Mapping[str, Any] | None) -> str:
     import jinja2
 
     sections = [(f, title, [e for e in shown if e.family == f]) for f, title in TITLES.items()]
@@ -145,7 +153,7 @@ def _rendered(shown: Sequence[Shown], absent: Sequence[str]) -> str:
     losses = sorted(loss for entry in shown for loss in entry.losses)
     failing = [entry for entry in shown if entry.verdict == "does not hold"]
     found = {"sections": [s for s in sections if s[2]], "summary": summary, "failing": failing, "losses": losses}
-    return template.render(**found, sources=SOURCES)
+    return template.render(**found, sources=SOURCES, best=best)
 
 
 def _shown(entry: Entry, scales: Sequence[Mapping[str, Any]]) -> list[Shown]:
