@@ -8,7 +8,7 @@ from itertools import product
 from typing import Final
 
 from bench.context import BenchContext
-from bench.experiment import Grid
+from bench.experiment import Cell, Grid
 from bench.experiments.models.interval import Mix, Pair, Setting, _moved, grid
 from bench.judge import Figures
 
@@ -72,8 +72,8 @@ def settings() -> Iterator[Setting]:
 def told(found: Sequence[Done]) -> Figures:
     """The most that a sweep compares beyond each partitioned join, and the counts of all settings."""
     heads = ("setting", "rows", *(f"{name}, {what}" for name in found[0].by for what in ("comparisons", "frames")))
-    rows = [
-        (one.setting, one.rows, *(n for work in one.by.values() for n in (work.comparisons, work.frames)))
+    rows: list[list[Cell]] = [
+        [one.setting, one.rows, *(n for work in one.by.values() for n in (work.comparisons, work.frames))]
         for one in found
     ]
     named = {
