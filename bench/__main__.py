@@ -132,7 +132,10 @@ def report_page(
     to: Annotated[Path, typer.Option(help="Directory for the page.")] = Path("docs/experiments"),
     claims: Annotated[Path, typer.Option(help="File for the claims that do not hold.")] = Path("docs/reproduction.md"),
 ) -> None:
-    """Write the page of all experiments and the list of claims that do not hold; exit 1 if one failed or is missing."""
+    """Write the page of all experiments and the list of claims that do not hold.
+
+    Exit 1 if an entry failed, or is missing though it does not take long.
+    """
     from bench.page import write_page
     from bench.reproduction import write_claims
 

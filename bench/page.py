@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bench.best import best_table
 from bench.case import SCALES, Case
-from bench.catalogue import Entry, load_all
+from bench.catalogue import LONG, Entry, load_all
 from bench.chart import case_chart, draw_all
 from bench.experiment import FAMILIES, Chart, Experiment, Grid, Statement, worst
 from bench.harness import FORMAT, Report
@@ -101,18 +102,22 @@ class Shown:
 
 
 def write_page(figures: Path, to: Path) -> tuple[Path, list[str]]:
-    """Write `index.html` from the kept figures; its path, and a line for each entry that is missing or failed."""
+    """Write `index.html` from the kept figures; its path, and a line for each entry that is missing or failed.
+
+    Entries that take long at any scale may be missing: the page says that they were not measured.
+    """
     found, known = kept(figures), load_all()
     if not found:
         raise DataError(f"{figures} holds no kept figures; make some: `python -m bench run --all --keep {figures}`.")
     ours = {name: (known[name], scales) for name, scales in found.items() if name in known}
     shown = [one for entry, scales in ours.values() for one in _shown(entry, telling(entry, scales))]
     _draw(shown)
-    problems = [f"{name} has no figures" for name in known if name not in found]
+    absent = [name for name in known if name not in found]
+    problems = [f"{name} has no figures" for name in absent if name not in LONG]
     problems += [f"{e.name} failed{line['why']}" for e in shown for line in e.verdicts if line["verdict"] == "failed"]
     to.mkdir(parents=True, exist_ok=True)
     page = to / "index.html"
-    page.write_text(_rendered(shown))
+    page.write_text(_rendered(shown, absent, _best(ours.values())))
     return page, problems
 
 
@@ -124,7 +129,14 @@ def telling(entry: Entry, scales: Mapping[str, Mapping[str, Any]]) -> list[Mappi
     return found if isinstance(entry, Case) else found[:1]
 
 
-def _rendered(shown: Sequence[Shown]) -> str:
+def _best(entries: Iterable[tuple[Entry, Mapping[str, Mapping[str, Any]]]]) -> dict[str, Any] | None:
+    """The table of operators and routes over the settings of all experiments that have some."""
+    found = {entry.name: telling(entry, scales)[0]["entry"].get("findings") for entry, scales in entries}
+    table = best_table({name: findings for name, findings in found.items() if findings})
+    return None if table is None else _table(table)
+
+
+def _rendered(shown: Sequence[Shown], absent: Sequence[str], best: Mapping[str, Any] | None) -> str:
     import jinja2
 
     sections = [(f, title, [e for e in shown if e.family == f]) for f, title in TITLES.items()]
@@ -134,13 +146,14 @@ def _rendered(shown: Sequence[Shown]) -> str:
         "claims": counts.total(),
         "verdicts": counts.most_common(),
         "stale": sum(entry.stale for entry in shown),
+        "absent": absent,
     }
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(Path(__file__).with_name("page.html").read_text())
     losses = sorted(loss for entry in shown for loss in entry.losses)
     failing = [entry for entry in shown if entry.verdict == "does not hold"]
     found = {"sections": [s for s in sections if s[2]], "summary": summary, "failing": failing, "losses": losses}
-    return template.render(**found, sources=SOURCES)
+    return template.render(**found, sources=SOURCES, best=best)
 
 
 def _shown(entry: Entry, scales: Sequence[Mapping[str, Any]]) -> list[Shown]:
@@ -149,7 +162,7 @@ def _shown(entry: Entry, scales: Sequence[Mapping[str, Any]]) -> list[Shown]:
     made = []
     for whole in scales:
         found = whole["entry"]
-        shown = _headed(entry, found, whole["machine"])
+        shown = _headed(entry, found, whole["machine"], str(whole.get("commit") or "")[:8])
         if isinstance(entry, Experiment):
             made.append(_experiment(found, shown))
         else:
@@ -158,7 +171,7 @@ def _shown(entry: Entry, scales: Sequence[Mapping[str, Any]]) -> list[Shown]:
     return made
 
 
-def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any]) -> Shown:
+def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any], commit: str) -> Shown:
     """The text above the pictures and tables of an entry."""
     if isinstance(entry, Experiment):
         family, claim, ground = entry.family, entry.claim, entry.ground
@@ -172,7 +185,7 @@ def _headed(entry: Entry, found: Mapping[str, Any], machine: Mapping[str, Any]) 
         claim=claim,
         ground=ground,
         scale=found["scale"],
-        measured_at=found["measured_at"][:10],
+        measured_at=found["measured_at"][:10] + (f" · commit {commit}" if commit else ""),
         where=f"{machine['usable_cores']} cores, {machine['cpu']}, {machine['memory_bytes'] / 2**30:.0f} GiB",
         stale=found["code"] != digest(entry.measures),
     )

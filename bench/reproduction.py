@@ -26,9 +26,12 @@ was not tested. One that does not hold has a cause:
   statements into one, with the verdict of each behind it.
 
 Counted figures (operations, alone or times a table of costs) are the same on every machine. Measured figures depend on
-it. "Before": the figures were measured before the last change of the code they depend on. `make bench` repeats all
-experiments at small scale but for some that take long, `make paper` at the sources' own sizes; both keep commit and
-machine with the figures.
+it. `make bench` repeats all experiments at small scale but for some that take long, `make paper` at the sources' own
+sizes; both keep commit and machine with the figures.
+
+Figures of several commits stand together, and each names its own. They are figures of the same code: with each is kept
+a digest of all the code that it depends on, and it is told only if the code of today has the same digest, or else as
+"before": measured before the last change of the code that it depends on.
 
 Figures of a cluster come from three workers on two cores of one machine: they show that rows are exchanged, that work
 is balanced, and that answers stay the same. They show no speed-up, which needs a core for each worker.
@@ -52,7 +55,8 @@ class Told:
         reason = self.statement.reason.rstrip(".")
         why = f" {reason[0].upper()}{reason[1:]}." if reason else ""
         old = ", before" if self.stale else ""
-        where = f"`{self.experiment.name}`, {self.experiment.ground}, {self.scale}, {self.measured_at}{old}"
+        commit = f", commit {self.commit}" if self.commit else ""
+        where = f"`{self.experiment.name}`, {self.experiment.ground}, {self.scale}, {self.measured_at}{commit}{old}"
         return f"* {', '.join(self.experiment.places)}: {self.statement.says}.{why} ({where})"
 
 

@@ -132,6 +132,18 @@ def test_experiment_without_figures_is_named(tmp_path: Path, known) -> None:
     assert write_page(tmp_path, tmp_path)[1] == ["scale-x has no figures"]
 
 
+def test_what_takes_long_may_have_no_figures_and_the_page_says_so(tmp_path: Path, known, monkeypatch) -> None:
+    """`make bench` leaves it out, and must not fail for that."""
+    known(experiment(), counting())
+    page.keep(harness.run([counting()], "small", rounds=1), tmp_path)
+    monkeypatch.setattr(page, "LONG", ("scale-x",))
+    written, problems = write_page(tmp_path, tmp_path)
+    assert problems == []
+    assert "Not measured: <code>scale-x</code>." in written.read_text()
+    page.keep(harness.run([experiment()], "small"), tmp_path)
+    assert "Not measured" not in write_page(tmp_path, tmp_path)[0].read_text()
+
+
 def test_no_figures_and_foreign_files(tmp_path: Path, known) -> None:
     known(experiment())
     with pytest.raises(DataError, match="holds no kept figures; make some"):
@@ -176,6 +188,7 @@ def test_a_figure_depends_on_what_its_module_imports() -> None:
     counted = imported("bench.experiments.online.pauses", "counted")
     assert {"bench.experiments.online.pausing", "dovetail.joins.online.operators.diner"} <= set(counted)
     assert not [name for name in counted if "interval.operators" in name or ".spark" in name or "secrets" in name]
+    assert not [name for name in counted if "online.api" in name or "online.plan" in name]
     simulated = imported("bench.experiments.semistream.sweeps", "counted")
     assert "dovetail.joins.semistream.operators.hybridjoin" in simulated
     assert "dovetail.joins.semistream.master.redis" not in simulated

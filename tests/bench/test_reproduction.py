@@ -56,6 +56,17 @@ def test_the_page_lists_what_does_not_hold_by_cause(tmp_path: Path, known: Any) 
     assert "before)" not in text
 
 
+def test_each_figure_names_the_commit_that_it_was_measured_with(tmp_path: Path, known: Any) -> None:
+    known(one())
+    page.keep(harness.run([one()], "small"), tmp_path)
+    file = tmp_path / "semistream-x.small.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"commit": "0123456789abcdef"}))
+    text = write_claims(tmp_path, tmp_path / "reproduction.md").read_text()
+    assert ", commit 01234567)" in text
+    assert "Figures of several commits stand together" in text
+    assert " · commit 01234567 · " in page.write_page(tmp_path, tmp_path)[0].read_text()
+
+
 def test_claims_of_our_own_are_not_on_it_and_old_figures_are_marked(tmp_path: Path, known: Any) -> None:
     page.keep(harness.run([one()], "small"), tmp_path)
     known(one("our own"))

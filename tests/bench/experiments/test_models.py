@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
 import pytest
+from bench.best import best_table
 from bench.catalogue import load_experiments
 from bench.experiment import Findings, Grid
-from bench.experiments.models import choices, exam, interval, routes, semistream
+from bench.experiments.models import choices, exam, interval, routes, semistream, work
 from bench.experiments.models.choices import Chosen
 from bench.experiments.models.errors import Compared, spreads
-from bench.experiments.models.interval import Mix, Pair
+from bench.experiments.models.interval import Mix, Pair, Setting
 from bench.experiments.models.semistream import Scene, candidates, counted, scenes, typical_costs
 from bench.judge import Figures
 
@@ -29,6 +31,7 @@ def test_every_part_of_the_issue_has_its_experiment() -> None:
         "models-interval-choice",
         "models-interval-exam",
         "models-interval-routes",
+        "models-interval-work",
         "models-semistream",
         "models-semistream-choice",
     }
@@ -54,6 +57,55 @@ def test_a_constant_answer_is_counted_in_its_better_orientation() -> None:
     ]
     assert choices.constants(found) == {"a": 1, "b": 2}
     assert choices.margins(found) == {"a": pytest.approx([1.05, 1 / 3]), "b": pytest.approx([1 / 1.05, 3.0])}
+
+
+@pytest.mark.parametrize(
+    ("pair", "frames", "spills"),
+    [
+        (SHORT, 4_000, False),
+        (Pair(Mix.even(1.0, 100), Mix.even(1.0, 100), 400), 24, True),
+        (Pair(Mix(2.0, ((0.4, 2), (0.6, 300))), Mix.even(0.5, 2), 300), 24, True),
+        (Pair(Mix.even(0.5, 2), Mix(2.0, ((0.4, 2), (0.6, 300))), 300), 24, True),
+        (Pair(Mix(1.0, ((0.5, 2), (0.5, 200))), Mix(1.0, ((0.8, 2), (0.2, 200))), 300), 24, True),
+    ],
+)
+def test_a_sweep_does_no_more_than_a_partitioned_join(pair: Pair, frames: int, spills: bool) -> None:
+    """Counted, not timed: no more frames, and at most one comparison a row more; where rows fit nothing is moved."""
+    done = work.Done.of(Setting(pair, frames))
+    assert max(done.more(name) for name in work.PARTITIONED) <= 1
+    assert all(done.by[name].comparisons >= pair.pairs() for name in done.by)
+    assert done.all_spill == spills
+    if not spills:
+        assert not any(one.frames for one in done.by.values())
+        assert done.by["forward_scan"].comparisons <= pair.pairs() + done.rows
+
+
+def test_a_sweep_that_moves_more_does_not_count_as_less_work() -> None:
+    by = {name: work.Work(10, 7) for name in (*work.SWEEPS, *work.PARTITIONED)}
+    assert work.Done("s", 2, by).more("oip") == 0
+    by |= {"oip": work.Work(4, 7), "dip": work.Work(10, 6)}
+    found = work.Done("s", 2, by)
+    assert (found.more("oip"), found.more("dip")) == (3, float("inf"))
+    assert judged("models-interval-work", work.told([found])).verdict == "does not hold"
+
+
+def test_the_best_of_all_settings_are_told_together() -> None:
+    operators = [Chosen("s1", "a", {"a": 1.0, "b": 2.0, "b (swapped)": 1.6}), Chosen("s2", "a", {"a": 3.0, "b": 2.5})]
+    routes_found = [Chosen("s3", "native", {"native": 4.0, "index": 1.0})]
+    found = {
+        name: {"tables": [asdict(choices.settings_table(some, "Least processor times of all", 1e3, "ms"))]}
+        for name, some in (("models-interval-exam", operators), ("models-interval-routes", routes_found))
+    }
+    grid = best_table(found)
+    assert grid is not None
+    assert "in 3 settings (2 of models-interval-exam, 1 of models-interval-routes)" in grid.title
+    assert grid.rows == (
+        ("a", 2, 1, 1, 1.6, "s1"),
+        ("b", 2, 1, 0, 1.2, "s2"),
+        ("index", 1, 1, 1, 4.0, "s3"),
+        ("native", 1, 0, 0, 0.25, "s3"),
+    )
+    assert best_table({}) is None
 
 
 def test_routes_that_cannot_run_are_left_out() -> None:

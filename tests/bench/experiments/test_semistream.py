@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from bench.catalogue import load_experiments
 from bench.context import BenchContext
+from bench.experiments.semistream.caches import START, SuitedRunner
 from bench.experiments.semistream.media import DISK, Runner, built, law_keys, opened, page_file, run, timed
 from bench.experiments.semistream.mesh import Mesh, best_buffer, count_mesh
-from bench.experiments.semistream.points import JOINS, Point, count
+from bench.experiments.semistream.points import CACHE, JOINS, Point, count
 from bench.experiments.semistream.position import RealStream, again
 from bench.experiments.semistream.times import ROUNDS, mean_wait, round_times, stays
 from bench.judge import Figures
@@ -89,6 +90,28 @@ def test_points_repeat_and_their_model_is_close() -> None:
     assert point.predicted().mu == pytest.approx(found.per_second, rel=0.1)
     second = count(replace(point, lookup=Lookup("alternate", 0.3)))
     assert second.rows_per_load > 1.5 * found.rows_per_load
+
+
+def test_rows_a_load_go_with_the_segment_where_all_segments_are_equally_frequent() -> None:
+    """Why A.1 does not hold at exponent 1."""
+
+    def power(exponent: float) -> float:
+        small, large = (count(Point(divide=20, exponent=exponent, segment=d)).rows_per_load for d in (125, 1000))
+        return float(np.log(large / small) / np.log(8))
+
+    assert power(0.0) == pytest.approx(1, abs=0.03)
+    assert power(1.0) < 0.9
+
+
+def test_the_start_threshold_of_a_cache_follows_the_rows_that_wait() -> None:
+    with BenchContext("small") as bench:
+        runner = SuitedRunner(bench)
+        points = {memory: runner.point(CACHE, memory_mb=memory) for memory in (50, 250)}
+    assert {memory: point.experiment().cache.threshold for memory, point in points.items()} == {50: START, 250: 27}
+    assert runner.point(CACHE, rows=8_000_000).experiment().cache.threshold == START
+    roomy = replace(points[250], divide=40)
+    fixed = Point(**{field.name: getattr(roomy, field.name) for field in fields(Point)})
+    assert count(roomy).cached_share > 1.03 * count(fixed).cached_share
 
 
 def test_meshjoin_counts_what_its_equations_say_at_any_scale() -> None:
