@@ -117,6 +117,17 @@ def test_prices_at_order_time_equal_duckdbs(rows: DataFrame, place: Path) -> Non
     assert plan.metrics().value("misses") > 0
 
 
+def test_files_that_spark_wrote_have_its_times(spark: SparkSession, rows: DataFrame, tmp_path: Path) -> None:
+    """By default Spark writes timestamps as INT96."""
+    spark.createDataFrame(history()).coalesce(1).sortWithinPartitions("sku").write.option(
+        "spark.sql.parquet.outputTimestampType", "INT96"
+    ).parquet(str(tmp_path / "m"))
+    store = MasterStore.parquet(tmp_path / "m", "sku")
+    out, wanted = enrich(rows, store, how="left", overlap="all", **LIKE), expected(rows, history(), "left")
+    assert {out.schema[name].dataType.simpleString() for name in ("valid_from", "valid_to")} == {"timestamp"}
+    assert bag(out.select(wanted.columns)) == bag(wanted)
+
+
 @pytest.mark.parametrize("kind", ["parquet", "sqlite", "condition", "exchange"])
 def test_other_stores_and_options(rows: DataFrame, tmp_path: Path, kind: str) -> None:
     if kind == "parquet":

@@ -133,6 +133,19 @@ def test_hive_partitions_and_dictionaries_are_columns(tmp_path: Path) -> None:
     assert (by_year.indexed, by_year.starts.tolist()) == (False, [0, 2, 4])
 
 
+def test_times_as_spark_writes_them_by_default_are_in_utc(tmp_path: Path) -> None:
+    """INT96, also beyond the years that nanoseconds reach; times without a zone are stored otherwise, and stay."""
+    (path := tmp_path / "p").mkdir()
+    moments = [0, 253_402_300_799_999_999, None]  # the last microsecond of 9999
+    rows = pa.table({"k": pa.array(moments, pa.timestamp("us", "UTC")), "until": pa.array(moments, pa.timestamp("us"))})
+    pq.write_table(rows.select(["k"]), path / "old.parquet", use_deprecated_int96_timestamps=True)
+    assert MasterStore.parquet(path, "k").schema == rows.select(["k"]).schema
+    pages = MasterStore.parquet(path, "k").at()
+    assert pages.read(0, len(pages.starts) - 1)["k"].cast(pa.int64()).to_pylist() == moments[:2]
+    pq.write_table(rows, tmp_path / "new.parquet")
+    assert MasterStore.parquet(tmp_path / "new.parquet", "k").schema == rows.schema
+
+
 def test_uris_and_values(tmp_path: Path) -> None:
     write(tmp_path / "p", pa.table({"k": np.arange(100)}), 10)
     store = MasterStore.parquet(f"file://{tmp_path}/p", "k")

@@ -120,6 +120,7 @@ _LOGS = {
     "_spark_metadata": "a stream of Spark wrote, whose log says which of them count; read them with Spark, and write "
     "them to another directory, or to a page file by MasterStore.build.",
 }
+_FORMAT = ds.ParquetFileFormat(coerce_int96_timestamp_unit="us")
 _KEPT = 4  # layouts of versions that this process caches, so that each footer is read once
 _layouts: dict[tuple[str, tuple[str, ...], str], Files] = {}
 
@@ -160,7 +161,7 @@ class ParquetSource(NoHistory):
         """The files there are now."""
         system, path = system_at(self.path, self.access)
         self._check_has_no_log(system, path)
-        found = ds.dataset(path, filesystem=system, format="parquet", partitioning="hive")
+        found = ds.dataset(path, filesystem=system, format=_FORMAT, partitioning="hive")
         if not found.files:
             raise ConfigError(f"{self} has no files; correct the path, or write the files first.")
         return found
@@ -175,7 +176,7 @@ class ParquetSource(NoHistory):
         """The pages of a version, found once in this process."""
         name = (self.path, self.key, version)
         if name not in _layouts:
-            schema = plain_schema(dataset.schema)
+            schema = _stored_schema(dataset)
             key_form(schema, self.key)
             _check_collations(dataset.schema, self.key)
             found = lay_out(dataset, schema, self.key, marks)
@@ -210,6 +211,16 @@ class ParquetSource(NoHistory):
         return f"Parquet {hidden(self.path)}"
 
     __repr__ = __str__
+
+
+def _stored_schema(dataset: ds.Dataset) -> pa.Schema:
+    """The columns of the files; INT96, in which Spark writes timestamps by default, are times in UTC."""
+    schema, footer = plain_schema(dataset.schema), next(dataset.get_fragments()).metadata.schema
+    kinds = {column.path: column.physical_type for column in (footer.column(at) for at in range(len(footer)))}
+    for at, one in enumerate(schema):
+        if kinds.get(one.name) == "INT96":
+            schema = schema.set(at, one.with_type(pa.timestamp("us", "UTC")))
+    return schema
 
 
 def _check_collations(schema: pa.Schema, key: Sequence[str]) -> None:
