@@ -138,6 +138,29 @@ def test_the_smallest_legal_budget_works_and_one_byte_less_is_refused(name: str,
     assert budget.peak <= budget.limit
 
 
+@pytest.mark.parametrize("first", [1, 7, 60])
+def test_nulls_need_no_more_than_the_smallest_budget_that_was_told(first: int) -> None:
+    """However few rows come first: bits of validity are a part of each row's bytes from the start."""
+    keys, values = (
+        pa.array([n % gone for n in range(60)], kind, mask=np.arange(60) % gone == 0)
+        for gone, kind in ((7, pa.int64()), (5, pa.int32()))
+    )
+    tables = [pa.table({"k": keys, name: values, f"{name}_n": values}) for name in "ab"]
+    schemas = {side: table.schema for side, table in zip(("left", "right"), tables, strict=True)}
+    with pytest.raises(PlanError) as refused:
+        Diner(on=("k",)).open(MemoryBudget(100), schemas)
+    budget = MemoryBudget(int(str(refused.value).split("the smallest for this join is ")[1].split(" bytes")[0]))
+    with Diner(on=("k",)).open(budget, schemas) as operator:
+        rows = []
+        for piece in (slice(0, first), slice(first, 60)):
+            for side, table in zip(("left", "right"), tables, strict=True):
+                rows += operator.push(side, table.to_batches()[0][piece])
+        rows += operator.finish()
+    assert sum(batch.num_rows for batch in rows) == sum(
+        1 for one in keys.to_pylist() for other in keys.to_pylist() if one is not None and one == other
+    )
+
+
 def test_rows_that_are_wider_than_their_types_say_are_told_when_the_first_come() -> None:
     spec = Diner(on=("k",))
     with pytest.raises(PlanError, match="the smallest for this join is") as refused:

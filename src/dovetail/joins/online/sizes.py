@@ -129,12 +129,23 @@ def _estimated(kind: pa.DataType) -> int:
 def widths_of(schemas: Sequence[pa.Schema], seen: Mapping[int, int], alike: bool = True) -> tuple[int, ...]:
     """Bytes of a row of each input: measured where rows were seen, else estimated.
 
-    If inputs are `alike`, the estimate is corrected by the error of an input that was seen.
+    Where all columns have a fixed width, few rows, whose validity takes whole bytes, count as no wider than rows can
+    be; before any rows are seen, that width is expected. If inputs are `alike`, the estimate is corrected by the error
+    of an input that was seen.
     """
     guessed = [max(1, estimated_row_bytes(schema)) for schema in schemas]
-    ratio = max((width / guessed[r] for r, width in seen.items()), default=1.0)
-    known = [not alike or all(fixed_width(field.type) is not None for field in schema) for schema in schemas]
-    return tuple(max(1, seen.get(r, n if known[r] else int(n * ratio) + 1)) for r, n in enumerate(guessed))
+    fixed = [all(fixed_width(field.type) is not None for field in schema) for schema in schemas]
+    most = [n + _validity_bytes(schema) for n, schema in zip(guessed, schemas, strict=True)]
+    known = {r: max(1, min(width, most[r]) if fixed[r] else width) for r, width in seen.items()}
+    ratio = max((width / guessed[r] for r, width in known.items()), default=1.0)
+    expected = [
+        (n if seen else most[r]) if fixed[r] else int(n * ratio) + 1 if alike else n for r, n in enumerate(guessed)
+    ]
+    return tuple(known.get(r, n) for r, n in enumerate(expected))
+
+
+def _validity_bytes(schema: pa.Schema) -> int:
+    return -(-sum(1 for field in schema if field.nullable) // 8)
 
 
 def block_overhead(schema: pa.Schema) -> int:
