@@ -194,6 +194,17 @@ def test_values_of_another_width_and_a_store_that_was_built_otherwise(spark: Spa
         MasterStore.build(bands, tmp_path / "x.pages", "lo", closed="left")
 
 
+@pytest.mark.parametrize(
+    ("bounds", "value"), [("decimal(6,2)", "decimal(12,2)"), ("decimal(12,2)", "decimal(6,2)"), ("float", "double")]
+)
+def test_values_of_another_precision(spark: SparkSession, tmp_path: Path, bounds: str, value: str) -> None:
+    bands = spark.range(40).selectExpr(f"cast(id as {bounds}) as lo", f"cast(id + 0.5 as {bounds}) as hi", "id as band")
+    store = MasterStore.build(bands, tmp_path / "m.pages", bounds=("lo", "hi"))
+    rows = spark.range(-8, 170).selectExpr("id", f"cast(id / 4 + if(id % 9 = 0, 9000, 0) as {value}) as v")
+    out = enrich(rows, store, on=("v", ("lo", "hi")), how="left", columns=["id", "band"], memory="1MB")
+    assert bag(out) == bag(rows.join(bands, F.expr("v between lo and hi"), "left").select("id", "band"))
+
+
 def test_open_ranges_are_not_copied_to_every_part(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

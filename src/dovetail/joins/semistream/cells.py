@@ -19,8 +19,17 @@ from dovetail.engine.kernels.arrays import I64, Bool
 from dovetail.engine.rows.columns import valid_rows
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.semistream.kernels.cells import cut_cells, first_overlap
-from dovetail.joins.semistream.keys import KeyForm, Normal, is_number, is_text, key_form, last_not_above, normal_of
-from dovetail.joins.semistream.within import in_unit_of, order_kind
+from dovetail.joins.semistream.keys import (
+    KeyForm,
+    Normal,
+    is_number,
+    is_text,
+    key_form,
+    last_not_above,
+    normal_of,
+    order_kind,
+)
+from dovetail.joins.semistream.within import in_unit_of
 
 CELL = "dovetail_cell"
 _PART = 32  # bits of the number of a cell within its part

@@ -364,6 +364,25 @@ def comparable(stream: pa.DataType, master: pa.DataType) -> bool:
     return bool(stream.bit_width <= room)
 
 
+def order_kind(kind: pa.DataType) -> tuple[object, ...] | None:
+    """The property that two types must share to be compared by order; None for types without one here."""
+    if pa.types.is_dictionary(kind):
+        return order_kind(kind.value_type)
+    if pa.types.is_timestamp(kind):
+        return ("timestamp", kind.tz is None)
+    if is_text(kind):
+        return ("text",)
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or kind == pa.binary_view():
+        return ("binary",)
+    if pa.types.is_boolean(kind) or not is_number(kind):
+        return None
+    if pa.types.is_decimal(kind):
+        return ("decimal", kind.scale)
+    if pa.types.is_integer(kind):
+        return ("integer", pa.types.is_uint64(kind))
+    return ("float",) if pa.types.is_floating(kind) else (str(kind),)
+
+
 def key_columns(batch: pa.RecordBatch, names: Sequence[str], types: Sequence[pa.DataType]) -> list[pa.Array]:
     """The key columns of stream rows in the types that the master data has them in."""
     found = [batch.column(batch.schema.get_field_index(name)) for name in names]
@@ -375,7 +394,7 @@ def check_keys(
 ) -> None:
     """`PlanError` unless the stream has these columns, as many as the master's key, and of types that compare.
 
-    With `ranged` the last one is a value that lies in a range, whose whole numbers may be of any width.
+    With `ranged` the last one is a value that lies in a range: it need only have the order of the bounds.
     """
     missing = [name for name in on if name not in stream.names]
     if missing:
@@ -386,8 +405,8 @@ def check_keys(
         )
     for name, other in zip(on, key, strict=True):
         mine, theirs = stream.field(name).type, master.field(other).type
-        both_whole = pa.types.is_integer(mine) and pa.types.is_integer(theirs)
-        if not comparable(mine, theirs) and not (ranged and other == key[-1] and both_whole):
+        in_order = ranged and other == key[-1] and order_kind(mine) == order_kind(theirs)
+        if not (in_order or comparable(mine, theirs)):
             raise PlanError(
                 f"stream column {name!r} is {mine}, master key {other!r} is {theirs}; cast the former to {theirs}.",
                 argument="on",

@@ -57,25 +57,6 @@ class Within:
         return found
 
 
-def order_kind(kind: pa.DataType) -> tuple[object, ...] | None:
-    """The property that two types must share to be compared by order; None for types without one here."""
-    if pa.types.is_dictionary(kind):
-        return order_kind(kind.value_type)
-    if pa.types.is_timestamp(kind):
-        return ("timestamp", kind.tz is None)
-    if is_text(kind):
-        return ("text",)
-    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or kind == pa.binary_view():
-        return ("binary",)
-    if pa.types.is_boolean(kind) or not is_number(kind):
-        return None
-    if pa.types.is_decimal(kind):
-        return ("decimal", kind.scale)
-    if pa.types.is_integer(kind):
-        return ("integer", pa.types.is_uint64(kind))
-    return ("float",) if pa.types.is_floating(kind) else (str(kind),)
-
-
 def not_above(low: pa.Array, high: pa.Array, or_equal: bool) -> Bool:
     """Row by row whether `low` is below `high`, or equal to it; anything where one is null."""
     if is_number(low.type):

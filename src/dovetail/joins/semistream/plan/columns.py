@@ -13,10 +13,10 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 from pyspark.sql.pandas.types import from_arrow_type
 
 from dovetail.errors import PlanError
-from dovetail.joins.semistream.keys import comparable
+from dovetail.joins.semistream.keys import comparable, order_kind
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.request import DeadLetter, Park, Request, key_pairs
-from dovetail.joins.semistream.within import PairCheck, Within, order_kind
+from dovetail.joins.semistream.within import PairCheck, Within
 from dovetail.request import Key, known_column, output_names, wanted_columns
 from dovetail.spark.frames import WATERMARK, arrow_type, check_names, column_of, same_column
 from dovetail.spark.inputs import refuse_collated
