@@ -37,6 +37,8 @@ def test_a_block_runs(code: str, page: Path, tmp_path: Path, monkeypatch: pytest
 def test_an_example_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     runpy.run_path(str(path), run_name="__main__")
+    shown = [f"{path.stem}.svg"] if f"](images/{path.stem}.svg)" in (ROOT / "docs/examples.md").read_text() else []
+    assert [drawn.name for drawn in tmp_path.glob("*.svg")] == shown
 
 
 def test_there_is_something_to_run() -> None:
