@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
 from itertools import pairwise, product
 from typing import Any
 
@@ -465,7 +466,8 @@ def share_enough(
         shared = min(a["end"], b["end"]) - max(a["start"], b["start"])
         parts = [a, b] if reciprocal else [a]
         long = min_overlap is None or shared >= min_overlap
-        return long and all(shared >= (min_fraction or 0) * (row["end"] - row["start"]) for row in parts)
+        part = Fraction(str(min_fraction or 0))
+        return long and all(Fraction(shared) >= part * Fraction(row["end"] - row["start"]) for row in parts)
 
     return enough
 

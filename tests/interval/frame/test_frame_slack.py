@@ -46,11 +46,12 @@ SLACK: list[dict[str, Any]] = [
     {"min_overlap": 2},
     {"min_fraction": 0.5, "reciprocal": True},
     {"min_overlap": 1, "min_fraction": 0.4},
+    {"min_fraction": 0.35},
 ]
 
 
 @pytest.mark.parametrize("slack", SLACK, ids=str)
-@pytest.mark.parametrize("kind", ["bigint", "double", "decimal(9, 2)"])
+@pytest.mark.parametrize("kind", ["bigint", "double", "decimal(9, 2)", "decimal(36, 2)"])
 def test_slack_is_part_of_the_match(spark: SparkSession, slack: dict[str, Any], kind: str) -> None:
     left, right = made(30, 1, "l"), made(40, 2, "r")
     keys = (("k", "k"),)
@@ -75,6 +76,34 @@ def test_slack_is_part_of_the_match(spark: SparkSession, slack: dict[str, Any], 
     kept = dovetail.interval_join(one, other, on="k", keep="first", columns=["l", "start_right", "end_right"], **slack)
     best = {a["l"]: min((b["start"], b["end"]) for x, b in pairs if x is a) for a, _ in pairs}  # type: ignore[index]
     assert {row[0]: (row[1], row[2]) for row in kept.collect()} == best
+
+
+def test_a_fraction_is_what_its_digits_say(spark: SparkSession) -> None:
+    """0.07 * 100 is more than 7 in floating point, and 7 / 100 is 0.07."""
+    left = spark.createDataFrame([(0, 100)], "start int, end int")
+    right = left.sparkSession.range(1, 101).selectExpr("cast(0 as int) as start", "cast(id as int) as end")
+    for kind in ("int", "decimal(12, 3)", "decimal(30, 3)"):
+        frames = [f.selectExpr(f"cast(start as {kind}) start", f"cast(end as {kind}) end") for f in (left, right)]
+        for percent in (7, 14, 28, 55, 57):
+            found = dovetail.interval_join(*frames, min_fraction=percent / 100, columns=["end_right"])
+            assert sorted(int(row[0]) for row in found.collect()) == list(range(percent, 101))
+    points = spark.createDataFrame([(5, 5)], "start int, end int")
+    assert dovetail.interval_join(points, left, closed="both", min_fraction=0.5, reciprocal=True).count() == 0
+    assert dovetail.interval_join(points, left, closed="both", min_fraction=0.5).count() == 1
+
+
+def test_slack_of_decimals_without_codes_is_exact(spark: SparkSession) -> None:
+    most = 10**36 - 1
+    kind = "start decimal(36, 0), end decimal(36, 0)"
+    left = spark.createDataFrame([(Decimal(-most), Decimal(0)), (Decimal(10), Decimal(most))], kind)
+    right = spark.createDataFrame([(Decimal(3), Decimal(7))], kind)
+    for gap, n in ((2, 0), (3, 2), (2**70, 2), (10**40, 2)):
+        assert dovetail.interval_count(left, right, max_gap=gap) == n
+    for least, n in ((most - 10, 1), (most - 9, 0), (10**38, 0)):
+        assert dovetail.interval_count(left.where("start > 0"), left, min_overlap=least) == n
+    wide = left.selectExpr("cast(start as decimal(37, 0)) start", "cast(end as decimal(37, 0)) end")
+    with pytest.raises(PlanError, match="take no slack; cast them to at most 36 digits"):
+        dovetail.interval_join(wide, wide, min_overlap=1)
 
 
 def test_the_fraction_is_of_the_left_row_when_right_rows_keep_one_match(spark: SparkSession) -> None:

@@ -18,12 +18,12 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.metrics import Metrics
-from dovetail.engine.rows.keys import MOST_DIGITS, NARROW_DIGITS
+from dovetail.engine.rows.keys import MOST_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.interval.api import IntervalPlan, make_plan
 from dovetail.joins.interval.plan.choose import choose_grid, may_use_grid
 from dovetail.joins.interval.plan.grid import Axis, GridSample
-from dovetail.joins.interval.plan.sides import as_column
+from dovetail.joins.interval.plan.sides import as_column, is_wide_decimal
 from dovetail.joins.interval.plan.text import TextCodes, names_in_pairs
 from dovetail.joins.interval.request import Band, BandOptions, BandRequest
 from dovetail.request import Distance, known_column, takes
@@ -204,7 +204,7 @@ class _Ready:
         kind = _band_type(left, asked, other, f"{a!r} and {b!r}")
         whole = not isinstance(kind, (T.FloatType, T.DoubleType))
         low, high = _limits(band, kind, asked, whole)
-        wide = kind if isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS else None
+        wide = kind if is_wide_decimal(kind) else None
         typed = [f"cast({quoted(column)} as {kind.simpleString()})" for column in (a, b)]
         values = typed if wide else [units(kind, value) for value in typed]
         ways = _whole_limits if whole else _float_limits

@@ -11,7 +11,6 @@ from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user k
 
 from dovetail.engine.kernels.arrays import F64
 from dovetail.engine.profile import load_profile
-from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.joins.interval.index.answers import INDEX_BYTES
 from dovetail.joins.interval.plan.bins import CANDIDATE_COST, BinCells, OrderCells, key_pairs
@@ -20,7 +19,7 @@ from dovetail.joins.interval.plan.index import IndexRoute, OnDriver, bounds_only
 from dovetail.joins.interval.plan.native import NativeRoute, bin_cells, by_extremes, candidate_cost, order_cells
 from dovetail.joins.interval.plan.ranges import RangeCells, RangesRoute, range_cells
 from dovetail.joins.interval.plan.route import Route
-from dovetail.joins.interval.plan.sides import Sides
+from dovetail.joins.interval.plan.sides import Sides, is_wide_decimal
 from dovetail.joins.interval.plan.statistics import SMALL_ROWS, Inputs, SideStatistics, kept_row_counts, text_bytes
 from dovetail.joins.interval.relation import Relation, strategy
 from dovetail.joins.interval.request import OPERATORS, Request
@@ -146,7 +145,7 @@ def choose_top(inputs: Inputs) -> Route:
     """The route of the longest overlaps: an index on the driver, if bounds alone decide and fit it; else a join."""
     request, stats = inputs.request, inputs.statistics
     simple = request.condition is None and request.relation.only == "overlapping"
-    coded = simple and not _is_wide_decimal(inputs.left.bound_type) and _spark_only(inputs) is None
+    coded = simple and not is_wide_decimal(inputs.left.bound_type) and _spark_only(inputs) is None
     if not coded or not _driver_fits(sum(s.rows for s in stats), request):
         return choose_join(inputs).route
     whole_rows = int(request.memory / max(1.0, sum(s.row_bytes for s in stats)))
@@ -220,7 +219,7 @@ def _spark_only(sides: Sides) -> str | None:
 
 def _has_codes(kind: T.DataType, relation: Relation, low: float, high: float) -> bool:
     """Whether bounds have 64-bit codes without seeing all of them: not wide decimals, nor mixed `closed` on floats."""
-    if _is_wide_decimal(kind):
+    if is_wide_decimal(kind):
         return False
     if relation.left_closed == relation.right_closed:
         return relation.left_closed != "both" or high < CODES_BOTH_CLOSED
@@ -228,10 +227,6 @@ def _has_codes(kind: T.DataType, relation: Relation, low: float, high: float) ->
     # Positions of times are seconds, codes microseconds; decimals are counted in their last digit.
     scale = 10.0**kind.scale if isinstance(kind, T.DecimalType) else 1.0 if isinstance(kind, T.IntegralType) else 1e6
     return not floating and max(abs(low), abs(high)) * scale < CODES_MIXED_CLOSED
-
-
-def _is_wide_decimal(kind: T.DataType) -> bool:
-    return isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
 
 
 def native_route(inputs: Inputs, because: str = "") -> NativeRoute:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeGuard
 from uuid import uuid4
 
 from pyspark.sql import Column, DataFrame
@@ -269,6 +269,11 @@ def project(frame: DataFrame, left: Side, right: Side, request: Request) -> Data
     return frame.selectExpr(*map(column, output_columns(left, right, request)))
 
 
+def is_wide_decimal(kind: T.DataType) -> TypeGuard[T.DecimalType]:
+    """Whether values are decimals that do not fit into 64 bits."""
+    return isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
+
+
 def asked_type(frame: DataFrame, interval: tuple[str, ...]) -> T.DataType:
     """The type of the start of an input, as it is."""
     kind = frame.schema[find_column("left", frame, interval[0], "left_interval")].dataType
@@ -285,14 +290,13 @@ def overlap_columns(left: Side, right: Side, request: Request) -> dict[str, str]
     if not isinstance(kind, (T.FloatType, T.DoubleType)):
         measured = f"coalesce({measured}, raise_error('{_TOO_LONG}'))"
     asked = asked_type(left.source, request.left_interval)
-    wide = isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
     if isinstance(kind, T.DecimalType) and kind.precision == MOST_DIGITS:
         raise PlanError(
             f"with_overlap: Spark has no exact difference of bounds of type {kind.simpleString()}; cast them to at "
             f"most {MOST_DIGITS - 1} digits.",
             argument="with_overlap",
         )
-    lengths = f"{end} - {start}" if wide else length(asked, kind, measured)
+    lengths = f"{end} - {start}" if is_wide_decimal(kind) else length(asked, kind, measured)
     if isinstance(asked, T.TimeType):  # joined as seconds since midnight
         start, end = (
             f"cast(time_from_micros(cast({x} * 1000000 as bigint)) as {asked.simpleString()})" for x in (start, end)
