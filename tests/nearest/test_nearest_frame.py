@@ -114,6 +114,19 @@ def test_a_hot_key_is_cut_and_the_answer_is_the_same(spark: SparkSession, monkey
     assert plan.metrics().value("placed", side="right") > len([row for row in right if row[0] and row[1] is not None])
 
 
+@pytest.mark.parametrize("ties", ["any", "first", "all"])
+@pytest.mark.parametrize("k", [1, 3])
+def test_points_at_infinity_keep_their_nearest_rows(spark: SparkSession, ties: Any, k: int) -> None:
+    left = spark.createDataFrame([(INF, INF, 1), (-INF, -INF, 2), (0.0, 1.0, 3)], "start double, end double, l int")
+    right = spark.createDataFrame([(INF, INF, 1), (-INF, -INF, 2), (4.0, 5.0, 3)], "start double, end double, r int")
+    found = dovetail.interval_nearest(left, right, closed="both", ties=ties, k=k).collect()
+    near: dict[int, list[tuple[float, int]]] = {}
+    for row in found:
+        near.setdefault(row["l"], []).append((row["distance"], row["r"]))
+    assert {number: min(rows) for number, rows in near.items()} == {1: (0.0, 1), 2: (0.0, 2), 3: (3.0, 3)}
+    assert all(len(rows) == k for rows in near.values())
+
+
 def test_explain(spark: SparkSession) -> None:
     rows = spark.sql("select 1 as start, 2 as end")
     plan = dovetail.plan_interval_nearest(rows, rows, k=2, ignore_overlaps=True, max_distance=5, ties="all", how="left")

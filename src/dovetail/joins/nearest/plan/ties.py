@@ -26,6 +26,7 @@ from dovetail.spark.frames import quoted, units, unquoted
 from dovetail.spark.inputs import FLOATS
 
 _FLOAT_ROOM = 1e-9  # rounding of floats must not lose a row; the distance is compared exactly afterwards
+_ENDLESS = "double('inf')"
 _BY_ORDER = "(x, y) -> case when x.o < y.o then -1 when x.o > y.o then 1 else 0 end"
 
 
@@ -130,7 +131,7 @@ class Nearest:
         """SQL: the bounds of left rows, each beyond the last tie on its side; null where there is none."""
         if isinstance(self.left.bound_type, FLOATS):
             wide = f"({reach} * {1 + _FLOAT_ROOM!r}D + abs({{0}}) * {_FLOAT_ROOM!r}D)"
-            low, high = f"{{0}} - {wide}", f"{{0}} + {wide}"
+            low, high = f"nanvl({{0}} - {wide}, -{_ENDLESS})", f"nanvl({{0}} + {wide}, {_ENDLESS})"  # inf - inf is NaN
         else:
             within = f"nullif({reach}, {FARTHEST}L)"  # rows that are farther apart count as this far
             low = f"coalesce(try_subtract({{0}}, {within}), cast('-9223372036854775808' as bigint))"
