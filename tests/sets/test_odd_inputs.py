@@ -166,6 +166,8 @@ def test_aggregates_do_not_see_columns_of_ours(spark: SparkSession) -> None:
         assert caught.value.argument == "aggregates"
     with pytest.raises(PlanError, match="name the columns"):
         dovetail.interval_merge(frame, aggregates=[F.count(F.struct("*")).alias("x")])
+    with pytest.raises(PlanError, match=r"(?s)do not fit the columns.*generator"):
+        dovetail.interval_merge(frame, aggregates={"x": "explode(collect_list(end))"})
     counted = dovetail.interval_merge(frame, aggregates={"n": "count(*)", "m": "count(distinct start, end)"})
     assert rows(counted) == [(1, 5, 3, 3, 2)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from tests import oracle
-from tests.sets.test_sweeps import DAY, KEYS, KINDS, NAMES, bag, frame_of, key_of, rows_of
+from tests.sets.test_sweeps import DAY, KEYS, KINDS, NAMES, SCHEMA, bag, frame_of, key_of, rows_of
 
 import dovetail
 from dovetail.errors import DataError, PlanError
@@ -17,6 +17,8 @@ from dovetail.joins.interval.plan import choose
 from dovetail.joins.sets.plan import coverage as by_index
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import SparkSession
 
 ROUTES = ["index", "ranges", "native"]
@@ -165,6 +167,17 @@ def test_windows_equal_the_definition(spark: SparkSession, width: int, origin: A
     assert bag(dovetail.interval_window(frame, **given)) == oracle.bag(wanted)
     pivot = [(*key, len(found), sum(found)) for key, found in totals.items()]
     assert bag(dovetail.interval_pivot(frame, on="k", **given)) == oracle.bag(pivot)
+
+
+@pytest.mark.parametrize("invalid", ["error", "drop", "null"])
+def test_rows_of_files_without_a_bound_meet_no_window(spark: SparkSession, tmp_path: Path, invalid: Any) -> None:
+    """Spark puts the filters of a file in one, and computes all of it for rows whose first part is null."""
+    rows = [("a", 1, 5, 0), ("a", None, 3, 1), ("a", 3, None, 2), ("b", None, None, 3)]
+    spark.createDataFrame(rows, SCHEMA).write.parquet(str(tmp_path / "rows"))
+    frame = spark.read.parquet(str(tmp_path / "rows"))
+    found = dovetail.interval_window(frame, width=4, origin=1, invalid=invalid)
+    assert bag(found) == oracle.bag([("a", 1, 5, 0, 1, 5, 4)])
+    assert bag(dovetail.interval_pivot(frame, width=4, origin=1, invalid=invalid)) == oracle.bag([(1, 5, 1, 4)])
 
 
 @pytest.mark.parametrize(

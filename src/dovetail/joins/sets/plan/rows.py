@@ -84,7 +84,9 @@ class Rows:
         text = f"{MARK}DataError: {self.name} input has an interval that ends before it starts or holds NaN, from "
         remedy = ". Repair it, or pass invalid=\\'drop\\' (leave such rows out) or invalid=\\'null\\' (as null bounds)."
         start, end = (f"coalesce(cast({self.scale.bound(n)} as string), 'null')" for n in (self.start, self.end))
-        return f"if({self._inverted}, raise_error(concat('{text}', {start}, ' to ', {end}, '{remedy}')), {condition})"
+        raised = f"raise_error(concat('{text}', {start}, ' to ', {end}, '{remedy}'))"
+        # Never null: Spark puts filters that follow behind this one with AND, and computes these after a null, too.
+        return f"if({self._inverted}, {raised}, if({condition}, true, false))"
 
     def output(self, start: str, end: str) -> list[str]:
         """SQL: these numbers as bounds, under the names that the input has for them."""
@@ -229,15 +231,16 @@ def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Colu
         else list(given)
     )
     own = rows.frame.select(*map(quoted, rows.columns))
+    nested = [F.isnull(column) for column in columns]  # a row for each group: what gives more of them is not nested
     try:
-        found = own.groupBy().agg(*columns).schema
+        found, shown = own.groupBy().agg(*columns).schema, own.groupBy().agg(*nested).columns
     except AnalysisException as problem:
         raise PlanError(
             f"aggregates={given!r} do not fit the columns {list(rows.columns)}; write aggregates such as 'sum(x)' over "
             f"these. Spark says: {problem}",
             argument="aggregates",
         ) from problem
-    if _takes_all(own, columns):
+    if _takes_all(own, nested, shown):
         raise PlanError(
             f"aggregates={given!r} take all columns by '*', which has columns of the sweep, too; name the columns.",
             argument="aggregates",
@@ -250,10 +253,9 @@ def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Colu
     return columns
 
 
-def _takes_all(frame: DataFrame, columns: Iterable[Column]) -> bool:
+def _takes_all(frame: DataFrame, nested: Iterable[Column], shown: list[str]) -> bool:
     """Whether an aggregate has a '*': Spark expands it in the name of its result, which a column more changes."""
-    more = frame.withColumn(f"{RESERVED}more", F.lit(None))
     try:
-        return any(frame.groupBy().agg(F.isnull(c)).columns != more.groupBy().agg(F.isnull(c)).columns for c in columns)
+        return frame.withColumn(f"{RESERVED}more", F.lit(None)).groupBy().agg(*nested).columns != shown
     except AnalysisException:  # of the column more
         return True
