@@ -44,6 +44,19 @@ def test_changed_intervals(spark: SparkSession) -> None:
     assert found[1][0] == (None, 6)
 
 
+def test_new_bounds_have_the_names_of_the_old_ones(spark: SparkSession) -> None:
+    """Names in quotes lose them, and keep their dots; fields of structs give their own name."""
+    frame = spark.sql("select 10 as `s.t`, 14 as `e``nd`, struct(1 as `a.b`, 2 as c) as at")
+    for start, end, names in (
+        ("`s.t`", "`e``nd`", ["s.t", "e`nd"]),
+        ("at.`a.b`", "at.c", ["a.b", "c"]),
+        ("`at`.`a.b`", "`at`.`c`", ["a.b", "c"]),
+        (F.col("`s.t`"), "`e``nd`", ["start", "e`nd"]),
+    ):
+        for pair in (intervals.shift(start, end, by=1), intervals.flank(start, end, width=1)):
+            assert frame.select(*pair).columns == names
+
+
 def test_times_and_tiles(spark: SparkSession) -> None:
     frame = spark.createDataFrame(
         [(at(0), at(50)), (at(0), at(0)), (None, at(1))], "start timestamp_ntz, end timestamp_ntz"

@@ -23,6 +23,7 @@ time(6); and for amounts and limits that are Columns.
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from decimal import Decimal
 from typing import Any, Literal
@@ -178,8 +179,16 @@ def _refuse(condition: Column, text: str, value: Column) -> Column:
 
 def _named(start: str | Column, end: str | Column, first: Column, last: Column) -> Bounds:
     """The new bounds under the names of the old ones, or as start and end if those are Columns."""
-    names = (given if isinstance(given, str) else name for given, name in ((start, "start"), (end, "end")))
-    return tuple(bound.alias(name.rpartition(".")[2]) for bound, name in zip((first, last), names, strict=True))  # type: ignore[return-value]  # two
+    low, high = (
+        _last_name(given) if isinstance(given, str) else name for given, name in ((start, "start"), (end, "end"))
+    )
+    return first.alias(low), last.alias(high)
+
+
+def _last_name(path: str) -> str:
+    """The name that a path of names ends with: c of a.b.c, and `c.d` of a.`c.d`, without its quotes."""
+    in_quotes = re.search(r"`((?:[^`]|``)*)`$", path)
+    return path.rpartition(".")[2] if in_quotes is None else in_quotes[1].replace("``", "`")
 
 
 def _column(given: str | Column) -> Column:
