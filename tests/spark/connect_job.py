@@ -18,6 +18,8 @@ import pytest
 
 from dovetail import (
     MasterStore,
+    asof_join,
+    band_join,
     dead_letter,
     enrich,
     interval_cluster,
@@ -25,12 +27,15 @@ from dovetail import (
     interval_coverage,
     interval_depth,
     interval_join,
+    interval_nearest,
+    interval_pivot,
     interval_subtract,
     online_join,
     plan_enrich,
     plan_interval_join,
     plan_interval_merge,
     session,
+    sql,
 )
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import UnsupportedError
@@ -110,6 +115,28 @@ def sets(spark: Any) -> None:
     assert interval_subtract(rows, rows.where("k = 0"), on="k").count() == 15
 
 
+def nearby(spark: Any) -> None:
+    """The nearest rows, with their ties; as-of joins both ways and in SQL; two bands; windows."""
+    left = spark.sql("select id % 2 as k, id * 10 as start, id * 10 + 5 as end, id as l from range(20)")
+    right = spark.sql("select id % 2 as k, id * 15 as start, id * 15 + 2 as end, id as r from range(10)")
+    for ties in ("any", "all"):
+        found = interval_nearest(left, right, on="k", ties=ties, ignore_overlaps=True)
+        assert found.where("l = 1").select("r", "distance").collect() == [(1, 0)]
+    for algorithm in ("index", "window"):
+        found = asof_join(left, right, on="start", by="k", algorithm=algorithm, ties=("last", "r"))
+        assert found.where("l = 4").select("r").collect() == [(2,)]
+    for name, frame in (("mine", left), ("theirs", right)):
+        frame.createOrReplaceTempView(name)
+    joined = sql(spark, "select l, r from mine asof join theirs on mine.k = theirs.k and mine.start >= theirs.start")
+    assert sorted(map(tuple, joined.collect())) == sorted(map(tuple, found.select("l", "r").collect()))
+    bands = band_join(left, right, on="k", within=[("start", "start", 0, None), ("end", "end", None, 10)])
+    assert (
+        bands.count()
+        == left.join(right, "k").where(left.start <= right.start).where(right.end <= left.end + 10).count()
+    )
+    assert interval_pivot(left, on="k", width=100).agg({"overlap": "sum"}).first()[0] == 100
+
+
 def enrichment(spark: Any, place: Path) -> None:
     """enrich of a table with dead letters, and of a stream whose rows cross micro-batches."""
     write_pages(place / "m.pages", pa.table({"k": list(range(50)), "word": [f"w{n}" for n in range(50)]}), key="k")
@@ -173,6 +200,7 @@ def main(place: Path, java_options: str, address: str = "") -> None:
     foundation(spark)
     intervals(spark, place)
     sets(spark)
+    nearby(spark)
     enrichment(spark, place)
     online(spark, place)
     changes(spark, place)
