@@ -75,8 +75,8 @@ class OneSegment(MergedInPauses):
 class MergedKeepsNothing(MergedInPauses):
     """2.5: merged segments are thrown away although others will come."""
 
-    def merge_turn(self, bucket: int, keep: bool) -> Iterator[pa.RecordBatch]:
-        yield from super().merge_turn(bucket, keep)
+    def merge_once(self, bucket: int, keep: bool) -> Iterator[pa.RecordBatch]:
+        yield from super().merge_once(bucket, keep)
         for store in self.blocks:
             store.directory.bury(store.of_bucket(bucket))
 

@@ -149,7 +149,7 @@ class Feed(threading.Thread):
 
 
 def main(seconds: float) -> None:
-    """Serve a run of so many seconds, then its frozen page until interrupted."""
+    """Serve a run of the given length, then its final page until interrupted."""
     from dovetail.page import serve
 
     watch = new_watch()

@@ -144,7 +144,7 @@ def test_charts_move_during_a_run_and_the_end_is_seen(browser: webdriver.Chrome)
         until(lambda: overflow(browser) <= 0)
         keep(browser, "live-page-phone-dark", 1500)
         feed.stop()
-        until(lambda: "This page is frozen" in browser.execute_script(TEXT))
+        until(lambda: "This page is final" in browser.execute_script(TEXT))
         assert "Finished" in browser.execute_script(TEXT)
         assert complaints(browser) == []
     until(lambda: "lost" in browser.execute_script(TEXT))  # Bokeh's word about it, which is not to be seen
@@ -156,7 +156,7 @@ def test_charts_move_during_a_run_and_the_end_is_seen(browser: webdriver.Chrome)
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("size", "scheme"), [(LAPTOP, "dark"), (PHONE, "light")])
-def test_a_frozen_file_is_readable_without_any_server(
+def test_a_page_file_is_readable_without_any_server(
     browser: webdriver.Chrome, tmp_path: Path, size: tuple[int, int], scheme: str
 ) -> None:
     path = freeze(recorded(90), tmp_path / "page.html")
@@ -166,13 +166,13 @@ def test_a_frozen_file_is_readable_without_any_server(
     browser.get(path.as_uri())
     until(lambda: browser.execute_script(PAINTED) >= 12)
     text = browser.execute_script(TEXT)
-    assert "This page is frozen" in text
+    assert "This page is final" in text
     assert "No spills in this run." in text
     assert overflow(browser) <= 0
     assert background(browser) == {"dark": "rgb(17, 20, 24)", "light": "rgb(245, 246, 248)"}[scheme]
     assert {url for url in requests(browser) if url.startswith(("http", "ws"))} == set()
     assert complaints(browser) == []
-    keep(browser, f"frozen-page-{'laptop' if size == LAPTOP else 'phone'}-{scheme}", 1250)
+    keep(browser, f"final-page-{'laptop' if size == LAPTOP else 'phone'}-{scheme}", 1250)
 
 
 @pytest.mark.slow

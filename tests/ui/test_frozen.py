@@ -39,7 +39,7 @@ class References(HTMLParser):
         self.images += tag == "img"
 
 
-def test_a_frozen_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
+def test_a_page_file_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None:
     path = freeze(recorded(20), tmp_path / "deep" / "page.html")
     text = path.read_text()
     assert References(text).found == ["data:,"]
@@ -49,7 +49,7 @@ def test_a_frozen_page_is_one_file_that_asks_for_nothing(tmp_path: Path) -> None
     assert [file.name for file in path.parent.iterdir()] == ["page.html"]
 
 
-def test_names_in_a_frozen_page_are_escaped(tmp_path: Path) -> None:
+def test_names_in_a_page_file_are_escaped(tmp_path: Path) -> None:
     plain = References(freeze(recorded(2), tmp_path / "plain.html").read_text())
     text = freeze(hostile_watch(), tmp_path / "hostile.html").read_text()
     hostile = References(text)

@@ -183,12 +183,12 @@ def test_a_long_run_is_followed_in_bounded_memory() -> None:
 def test_the_end_is_shown(state: str, shown: str) -> None:
     watch = new_watch()
     watch.end(state)  # type: ignore[arg-type]  # one of the three
-    text = markup.status(watch, watch.seconds, None, frozen=False)
+    text = markup.status(watch, watch.seconds, None, final=False)
     assert f">{shown}<" in text
-    assert markup.FROZEN in text
+    assert markup.FINAL in text
 
 
 def test_a_record_that_stops_in_the_middle_was_interrupted(tmp_path) -> None:
     watch = Watch.load(new_watch().save(tmp_path / "watch.json"))
     assert watch.state == "running"
-    assert ">Interrupted<" in markup.status(watch, 1.0, None, frozen=False)
+    assert ">Interrupted<" in markup.status(watch, 1.0, None, final=False)

@@ -26,7 +26,7 @@ def arriving(name: str) -> DataFrame:
 enriched = enrich(arriving("orders"), MasterStore.open(f"{DATA}/products.pages"), on="product_id", memory="4MB")
 shipped = online_join(
     arriving("orders"), arriving("shipments").drop("product_id"), on="order_id", memory="8MB",
-    owed="batch",  # a run of a pipeline ends with its input, so nothing may be owed to a pause
+    owed="batch",  # a run of a pipeline ends with its input: no results may wait for a pause
     retain="30 days",
 )  # fmt: skip
 promoted = interval_join(

@@ -31,7 +31,7 @@ def page(
     token_file: Annotated[Path | None, typer.Option(help="A file that holds the token.")] = None,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """Show the saved record of a run again, frozen: served until Ctrl-C, or written to one HTML file."""
+    """Show the saved record of a run again: served until Ctrl-C, or written to one HTML file."""
     watch = Watch.load(record)
     if to is not None:
         written = freeze(watch, to)

@@ -5,7 +5,7 @@ In the order in which a request passes them:
 * `server`: serves the page; `gate` decides which requests it answers.
 * `document`: the HTML around the page, and the page as one file.
 * `board`: the page of one reader, which follows the record of the run.
-* `charts`: the charts of a step and their data. `graph`: the drawing of the pipeline. `markup`: pieces of HTML.
+* `charts`: the charts of a step and their data. `graph`: the graph of the pipeline. `markup`: pieces of HTML.
 * `units` and `theme`: numbers as text; colours and fonts.
 
 Needs the extra `ui` (Bokeh). Everything that the page loads comes from this machine.

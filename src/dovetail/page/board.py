@@ -225,10 +225,10 @@ class StepPanel:
 class Board:
     """The root models of the page, named as their places in the template."""
 
-    def __init__(self, watch: Watch, parts_css: str, frozen: bool = False) -> None:
-        self._watch, self._frozen = watch, frozen
+    def __init__(self, watch: Watch, parts_css: str, final: bool = False) -> None:
+        self._watch, self._final = watch, final
         self._newest: float | None = None
-        self._turn = 0
+        self._refreshed = 0
         sheet = InlineStyleSheet(css=parts_css)
         self._time = Range1d(start=0, end=1)
         self.status = text("", sheet, name="status")
@@ -249,22 +249,22 @@ class Board:
         """The models that the page embeds."""
         return [self.status, self.problems, self.kinds, self.graph.figure, self.steps, self.others]
 
-    def freeze(self) -> None:
+    def conclude(self) -> None:
         """Show the last state, and that it is final."""
-        self._frozen = True
+        self._final = True
         self.status.css_classes = [CONCLUDED]
         self.refresh()
 
     def refresh(self) -> None:
         """Update everything; Bokeh sends what has changed."""
-        over = self._frozen or self._watch.ended_at is not None
+        over = self._final or self._watch.ended_at is not None
         self.graph.refresh()
         for place, panel in enumerate(self.panels):
-            due = over or self._turn == 0 or (self._turn + place) % WORDS_EVERY == 0
+            due = over or self._refreshed == 0 or (self._refreshed + place) % WORDS_EVERY == 0
             panel.refresh(over, due)
-        self._turn += 1
+        self._refreshed += 1
         self._note_time()
-        self.status.text = markup.status(self._watch, self._watch.seconds, self._newest, self._frozen)
+        self.status.text = markup.status(self._watch, self._watch.seconds, self._newest, self._final)
         self.problems.text = markup.problems(self._watch.errors)
         self.problems.visible = bool(self.problems.text)
         others = markup.other_steps([(node, self._watch.latest(node.name)) for node in self._others])

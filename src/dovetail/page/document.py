@@ -86,7 +86,7 @@ def _page(watch: Watch) -> str:
     nonce = new_nonce()
     document = Document()
     document.title = watch.name
-    for root in Board(watch, parts_css(), frozen=True).roots:
+    for root in Board(watch, parts_css(), final=True).roots:
         document.add_root(root)
     scripts = Resources(mode="inline", components=COMPONENTS, minified=True, log_level="fatal")
     return file_html(

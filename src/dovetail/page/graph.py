@@ -114,7 +114,7 @@ FLOWS: tuple[tuple[tuple[str, ...], units.Unit], ...] = (
 
 
 class Graph:
-    """The drawing, in fixed pixels, so that labels fit at any width of the window."""
+    """The graph in fixed pixels, so that labels fit at any width of the window."""
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch

@@ -18,7 +18,7 @@ STATES = {
     "stopped": "Stopped",
     "interrupted": "Interrupted",
 }
-FROZEN = "This page is frozen: it shows the last state of the run and no longer changes."
+FINAL = "This page is final: it shows the last state of the run and no longer changes."
 MOST_ERRORS = 50
 MOST_PARTITIONS = 40
 
@@ -29,10 +29,10 @@ def state_of(watch: Watch) -> str:
     return "interrupted" if unfinished and watch.ended_at is not None else watch.state
 
 
-def status(watch: Watch, now: float, last_sample: float | None, frozen: bool) -> str:
+def status(watch: Watch, now: float, last_sample: float | None, final: bool) -> str:
     """Name, state and age of the run, and whether it is over."""
     state = state_of(watch)
-    over = frozen or watch.ended_at is not None
+    over = final or watch.ended_at is not None
     facts = [
         f"started {units.moment(watch.started_at)}",
         ("ran for " if over else "running for ") + units.duration(now),
@@ -41,7 +41,7 @@ def status(watch: Watch, now: float, last_sample: float | None, frozen: bool) ->
         fresh = "no samples yet" if last_sample is None else f"last sample {units.duration(now - last_sample)} ago"
         facts.append(fresh)
     facts.append(_error_count(len(watch.errors)))
-    note = f'<p class="frozen">{FROZEN}</p>' if over else ""
+    note = f'<p class="final">{FINAL}</p>' if over else ""
     return (
         f'<div class="status"><h1>{escape(watch.name)}</h1>'
         f'<span class="pill {state}">{STATES[state]}</span></div>'

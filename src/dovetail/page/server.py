@@ -123,7 +123,7 @@ class GatedApplication(BokehTornado):
     def conclude(self, document: Document) -> None:
         """Show the last state in this page, and that it is final."""
         if document in self._boards:
-            self._boards[document].freeze()
+            self._boards[document].conclude()
 
     def _fill(self, document: Document) -> None:
         """Make a page for one reader, which follows the record until the reader leaves."""

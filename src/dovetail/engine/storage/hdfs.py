@@ -67,7 +67,7 @@ def _client(pid: int, host: str, access: HdfsAccess) -> Any:
             "this process was forked from one that has used HDFS, whose connections it cannot share; start it with "
             "multiprocessing's 'spawn', or use HDFS in one of the two only."
         )
-    if "SPARK_USER" in os.environ:  # on executors: who started the application, as for Spark's own tasks
+    if "SPARK_USER" in os.environ:  # on executors: the user that started the application, as for Spark's own tasks
         os.environ.setdefault("HADOOP_USER_NAME", os.environ["SPARK_USER"])
     address = _with_port(host, dict(access.settings))
     client_of = _library().Client

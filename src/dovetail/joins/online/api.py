@@ -71,7 +71,7 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
             in an interval still matches nothing.
         how: inner, left, right, full, left_semi or left_anti, also by Spark's other names. A row without a partner
             comes once, when it leaves: when the watermark or `retain` rules out further matches, or at the end of
-            input, and after everything owed to it. A semi join gives a row at its first match.
+            input, and after all owed results. A semi join gives a row at its first match.
         algorithm: auto (diner), shj, dphj, xjoin, pmj, hmj, rpj, ehj or diner.
         memory: The budget of each task, which joins one partition; a task of a stream that has several partitions
             has it for each. Rows that do not fit go to disk, and are joined in pauses or at the end.
@@ -81,7 +81,7 @@ def online_join(left: DataFrame, right: DataFrame, request: Request) -> DataFram
             micro-batch. If input never resumes, that work is done; results that it cannot reach stay owed until the
             end.
         owed: "idle": deferred work waits for a pause or the end of input. With trigger(availableNow=True) a query ends
-            after a pause; results that this pause does not reach stay owed to the next run. "batch": every micro-batch
+            after a pause; the next run gives the results that this pause does not reach. "batch": every micro-batch
             ends with nothing owed, so that the answers of such a query are complete; so do all joins other than inner.
         end_of_input: A column that is true on the last row of a side, or {"left": ..., "right": ...}. When
             both sides have ended, everything still owed is given and state is freed. A row that comes later fails the

@@ -221,7 +221,7 @@ _ANSWER_BYTES = 4 << 20
 
 
 class Work(NamedTuple):
-    """The input of a turn: events, before which the `leaving` oldest rows leave a resident join.
+    """The input of one call: events, before which the `leaving` oldest rows leave a resident join.
 
     A rebuilt join does not have these rows.
     """

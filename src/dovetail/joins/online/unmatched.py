@@ -2,8 +2,8 @@
 
 Rows of a preserved side get numbers in the order in which they arrive. The operator joins them with that number as a
 column, so every algorithm works, and each pair names its rows. `RowBits` remembers which rows were in a pair. A row
-without a pair comes alone when it leaves, after everything owed to it was given; a semi join gives a row at its first
-pair. Reference: docs/algorithms/online.md, 7.6.
+without a pair comes alone when it leaves, after all owed pairs; a semi join gives a row at its first pair.
+Reference: docs/algorithms/online.md, 7.6.
 """
 
 from __future__ import annotations

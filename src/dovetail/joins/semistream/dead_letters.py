@@ -9,8 +9,8 @@ A step is one call of `enrich`. Spark repeats a micro-batch only in another run 
 first task of a run that commits removes what earlier runs left of this micro-batch.
 
 Every action on a batch DataFrame evaluates it again. Its partitions may differ, and `show` reads only some of them. So
-the letters of an action stay hidden until it has read as many rows as the action whose letters are visible; then they
-replace those atomically.
+the dead letters of an action stay hidden until it has read as many rows as the action whose dead letters are visible;
+then they replace those atomically.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from dovetail.engine.storage.remote import Access
 from dovetail.errors import ConfigError
 
 _RUNS = 64  # runs for which a worker has cleaned up
-_STAGED, _NONE = ".staged", ".none"  # endings of hidden letters, and of the note that a partition has none
+_STAGED, _NONE = ".staged", ".none"  # suffixes of hidden files, and of the mark of a partition without dead letters
 _CLEARED: OrderedDict[tuple[str, str, str], None] = OrderedDict()
 
 
 @dataclass(frozen=True, slots=True)
 class LetterFile:
-    """The origin of a file's letters: a step, a partition of its input, and a micro-batch of a run or an action."""
+    """The origin of the rows of a file: a step, a partition of its input, and a micro-batch of a run or an action."""
 
     step: str
     part: str
@@ -96,7 +96,7 @@ class DeadLetters:
         self.rows += batch.num_rows
 
     def commit(self, n_rows: int = 0) -> None:
-        """Make the letters the only ones of this step, micro-batch and partition; of an action, which read `n_rows`."""
+        """Make these rows the only ones of this step, micro-batch and partition; an action has read `n_rows` rows."""
         try:
             self._clear_up()
             if self._file.action is not None:
@@ -114,7 +114,7 @@ class DeadLetters:
         self._writer = None
 
     def _stage(self, n_rows: int) -> None:
-        """Keep the letters of this partition hidden, and show those of the action once it has read enough rows."""
+        """Keep the file of this partition hidden, and show those of the action once it has read enough rows."""
         hidden = f"{self._directory}/_{self._file}-{n_rows}"
         if self._writer is None:
             self._filesystem.create_dir(self._directory, recursive=True)
@@ -125,7 +125,7 @@ class DeadLetters:
             pass
 
     def _show(self, n_rows: int) -> bool:
-        """Whether letters of this action were shown: it has read as many rows as those whose letters were there."""
+        """Whether files of this action were shown: it has read as many rows as the actions whose files are visible."""
         actions = self._actions()
         mine = actions.pop(str(self._file.action), [])
         for entry in [entry for entry in mine if entry.part == self._file.part and entry.n_rows != n_rows]:
@@ -192,7 +192,7 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """The result of one partition in one action: letters, hidden or shown, or a note that it has none."""
+    """The result of one partition in one action: a file, hidden or shown, or the mark of a partition without any."""
 
     path: str
     action: str

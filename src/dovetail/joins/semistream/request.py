@@ -197,8 +197,8 @@ def dead_letter(path: str | Path) -> DeadLetter:
 
     There is one file for each call of `enrich`, micro-batch and partition that had any, so that several joins can share
     the directory. An attempt that fails leaves none, a repeated micro-batch replaces its files, and so does a second
-    action on the same DataFrame when it has read as many rows: each row is there once. A join keeps the letters of one
-    query: to feed two queries, call `enrich` for each, with a directory of its own or with on_miss="drop".
+    action on the same DataFrame when it has read as many rows: each row is there once. A join keeps the dead letters of
+    one query: to feed two queries, call `enrich` for each, with a directory of its own or with on_miss="drop".
 
     >>> print(dovetail.dead_letter("/data/unknown"))
     dead_letter(/data/unknown)

@@ -2,7 +2,7 @@
 
 Start and end tags move the automaton of the request over the stack of open elements. The scanner stops only between
 tokens (tags, stretches of text, comments, ...). A token that the block cuts off is left for the next call, so that a
-caller who moves the rest to the front of the buffer and appends may cut at any byte.
+caller that moves the rest to the front of the buffer and appends may cut at any byte.
 Reference: Extensible Markup Language (XML) 1.0, fifth edition; Namespaces in XML 1.0, third edition.
 """
 

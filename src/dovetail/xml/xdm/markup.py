@@ -313,9 +313,9 @@ def _copy_with_namespaces(parent: Any, node: Any) -> Any:
 def new_attribute(prefix: str, uri: str, local: str, value: str) -> Attribute:
     """An attribute that belongs to no element yet."""
     holder = new_tree()
-    carrier = _below(holder, "", FRAGMENT, {prefix: uri} if prefix and uri else {})
-    _set(carrier, clark(uri, local), value)
-    return Attribute(carrier, clark(uri, local))
+    element = _below(holder, "", FRAGMENT, {prefix: uri} if prefix and uri else {})
+    _set(element, clark(uri, local), value)
+    return Attribute(element, clark(uri, local))
 
 
 def _set(element: Any, key: str, value: str) -> None:

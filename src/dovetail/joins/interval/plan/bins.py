@@ -109,7 +109,7 @@ def choose_bins(left: Sample, right: Sample, max_length: float = 0.0, candidate_
 
 def key_pairs(left: Sample, right: Sample) -> float:
     """The number of pairs with equal keys, estimated from the samples, whatever their intervals are."""
-    return max(1.0, _meetings(left.key, right.key)) * left.weight * right.weight
+    return max(1.0, _sharing_pairs(left.key, right.key)) * left.weight * right.weight
 
 
 def _topped(widths: tuple[float, ...], longest: float) -> tuple[float, ...]:
@@ -157,7 +157,7 @@ def _priced(left: Sample, right: Sample, bins: Bins) -> Bins:
         twice = 2 if level else 1
         rows += left.weight * (l_home.size + l_visit.size) + right.weight * (twice * r_home.size + r_visit.size)
         everything = np.concatenate([r_home, r_visit])
-        candidates += _meetings(l_home, everything) + _meetings(l_visit, r_home)
+        candidates += _sharing_pairs(l_home, everything) + _sharing_pairs(l_visit, r_home)
     candidates *= left.weight * right.weight
     return replace(bins, rows=rows, candidates=candidates)
 
@@ -189,7 +189,7 @@ def _codes(key: I64, first: I64, last: I64, chosen: npt.NDArray[np.bool_]) -> I6
     return codes
 
 
-def _meetings(left: I64, right: I64) -> float:
+def _sharing_pairs(left: I64, right: I64) -> float:
     """How many pairs share a code."""
     codes, left_counts = np.unique(left, return_counts=True)
     others, right_counts = np.unique(right, return_counts=True)

@@ -78,7 +78,7 @@ class Segments(Disk):
         most = max(counts, default=0)
         return buckets[counts.index(most)] if most > 1 else None
 
-    def merge_turn(self, bucket: int, keep: bool) -> Iterator[pa.RecordBatch]:
+    def merge_once(self, bucket: int, keep: bool) -> Iterator[pa.RecordBatch]:
         """Pairs of rows of up to `fan_in` segment pairs, which become one.
 
         Without `keep` nothing is written if these were all segments of the bucket: they will not be read again.
@@ -103,7 +103,7 @@ class Segments(Disk):
     def settle_all(self) -> Iterator[pa.RecordBatch]:
         """Merge the segments of each bucket; rows that will not be read again are not written."""
         while (bucket := self.most_segments()) is not None:
-            yield from self.merge_turn(bucket, keep=not self.join.finished)
+            yield from self.merge_once(bucket, keep=not self.join.finished)
 
     def renumber(self) -> None:
         """Make all rows on disk, which are joined with each other, one pair of segments."""
@@ -212,7 +212,7 @@ class MergedInPauses(Segments):
     def react(self, until: Until) -> Iterator[pa.RecordBatch]:
         """Merges, of the bucket with the most segments first, until every bucket has one or `until()`."""
         while (bucket := self.most_segments()) is not None:
-            yield from self.merge_turn(bucket, keep=True)
+            yield from self.merge_once(bucket, keep=True)
             if until():
                 return
 

@@ -39,16 +39,16 @@ class _Join:
         """End a query with new micro-batches, if its trigger is availableNow; a separate thread waits for the time."""
         for stream in self.sink.streams():
             last = max(self.sink.batches(stream), default=-1)
-            if last > self.seen.get(stream, -1) and stream not in _ending:
+            if last > self.seen.get(stream, -1) and stream not in _stopping:
                 self.seen[stream] = last
                 query = self.spark.streams.get(stream)
                 if query is not None and "AvailableNow" in _trigger(query):
-                    _ending.add(stream)
+                    _stopping.add(stream)
                     threading.Thread(target=_end, args=(query, self, stream), daemon=True).start()
 
 
 _joins: list[_Join] = []
-_ending: set[str] = set()
+_stopping: set[str] = set()
 _lock = threading.Lock()
 _thread: threading.Thread | None = None
 
@@ -89,7 +89,7 @@ def _watch() -> None:
 def _end(query: Any, join: _Join, stream: str) -> None:
     _log.warning(
         "a join with owed='idle' runs under trigger(availableNow=True): the query ends after a pause, when all that "
-        "was available has been joined. Pairs that the work of a pause does not reach stay owed to the next run, or to "
+        "was available has been joined. Pairs that the work of a pause does not reach come in the next run, or at "
         "the end of input. With owed='batch' all pairs come in the micro-batch of their rows."
     )
     try:
@@ -98,7 +98,7 @@ def _end(query: Any, join: _Join, stream: str) -> None:
     except Exception:  # the query or the session has ended by itself
         _log.debug("a query could not be ended", exc_info=True)
     finally:
-        _ending.discard(stream)
+        _stopping.discard(stream)
 
 
 def _trigger(query: Any) -> str:

@@ -25,13 +25,13 @@ from dovetail.joins.online.bucket_join import BucketJoin, Running, Work
 from dovetail.joins.online.bucket_state import EPOCH, FORMAT, NEVER_MATCHES, Bounds, Header, How
 from dovetail.joins.online.events import Event, Piece, in_pieces, joined_pauses, pack_events, unpack_events
 from dovetail.joins.online.lateness import NO_TIME, Lateness
-from dovetail.joins.online.plan.task import OnlineTask, counts_by_side, turn_metrics
+from dovetail.joins.online.plan.task import OnlineTask, counts_by_side, step_metrics
 from dovetail.joins.online.row_pages import in_fixed_order
 from dovetail.joins.online.sizes import beside_bytes
 from dovetail.joins.online.unmatched import Outer, RowBits
 from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.resident.client import run_call
-from dovetail.spark.hosts.resident.service import Answers as Turned
+from dovetail.spark.hosts.resident.service import Answers as Packed
 from dovetail.spark.hosts.resident.service import Log, ResidentCall
 from dovetail.spark.hosts.stateful import Arrivals, BucketCall, BucketState
 from dovetail.spark.task import TaskAttempt, commits_name_state
@@ -111,7 +111,7 @@ class OnlineCall:
             if not events and keep > header.first:
                 events = [Event("settle")]
         if events:
-            report = yield from self._turns(events, keep, now_ms, expiry)
+            report = yield from self._process(events, keep, now_ms, expiry)
             header.note_first_expiry(first)
             self._plan_pause(report["owed"])
         if task.wakes == "by watermark" and not header.finished:
@@ -123,7 +123,7 @@ class OnlineCall:
         """Some deferred work, and a later timer if there is more of it."""
         header, fired_ms = self.header, self.call.fired_ms or 0
         if not header.finished:
-            report = yield from self._turns([Event("idle", units=QUOTA)], header.first, fired_ms)
+            report = yield from self._process([Event("idle", units=QUOTA)], header.first, fired_ms)
             if report["owed"]:
                 self.state.wake_ms = max(self.call.now_ms, fired_ms) + 1
         self._store_header()
@@ -174,7 +174,7 @@ class OnlineCall:
         watermark = header.raise_watermark(1000 * reached_ms if reached_ms > 0 else None)
         keep = header.leaving(now_ms, retain_ms, watermark)
         if keep > header.first:
-            yield from self._turns([Event("settle")], keep, now_ms)
+            yield from self._process([Event("settle")], keep, now_ms)
         if header.settled:
             yield from self._leave(header.expired(watermark))
             if lateness is not None and watermark is not None:
@@ -300,9 +300,9 @@ class OnlineCall:
             pauses = owed and not self.header.finished
             self.state.wake_ms = self.call.now_ms + self.task.request.wait_ms if pauses else None
 
-    # ------------------------------------------------------------------ turns of the join
+    # ------------------------------------------------------------------ steps of the join
 
-    def _turns(self, events: list[Event], keep: int, now_ms: int, expiry: int | None = None) -> Answers:
+    def _process(self, events: list[Event], keep: int, now_ms: int, expiry: int | None = None) -> Answers:
         """Yields the answers of events with the rows from piece `keep` on, and stores the events.
 
         The join was planned for this micro-batch when the previous one was stored, so that attempts of this run and of
@@ -334,7 +334,7 @@ class OnlineCall:
         return report
 
     def _steps(self, events: list[Event], keep: int, how: How) -> list[_Step]:
-        """The turns of a micro-batch.
+        """The steps of a micro-batch.
 
         With `owed="batch"`, where a micro-batch ends with nothing owed, the join stays resident and rows leave it.
         With `owed="idle"` owed results depend on the join's whole history, so that the resident join must equal the one
@@ -358,7 +358,7 @@ class OnlineCall:
         return replace(self.task.join, algorithm=how.algorithm, memory=how.memory)
 
     def _fits(self, steps: Sequence[_Step]) -> bool:
-        """Whether turns end within their budgets: they are run once, and the answers are discarded.
+        """Whether steps end within their budgets: they are run once, and the answers are discarded.
 
         `PlanError` if rows leave and the first of those that stay are too wide for the budget.
         """
@@ -380,10 +380,10 @@ class OnlineCall:
                 break
             batch = unpack_rows(answer, task.answers)
             yield as_schema(batch, task.output) if self.outer is None else self.outer.pairs(batch)
-        task.sink.task(turn_metrics(report, step.events))
+        task.sink.task(step_metrics(report, step.events))
         return report
 
-    def _run(self, step: _Step) -> Turned:
+    def _run(self, step: _Step) -> Packed:
         # Identifies the bucket on this machine; the nonce detects a wrong one.
         name = f"{TaskAttempt.here().query} {self.task.plan} {self.call.key}"
         work = Work(step.events, step.leaving)
@@ -394,7 +394,7 @@ class OnlineCall:
     # ------------------------------------------------------------------ pieces of events
 
     def _log(self, first: int, settled: bool = False) -> Iterator[Piece]:
-        """The pieces from `first` on; with `settled` nothing is owed to any of them."""
+        """The pieces from `first` on; with `settled` all results of their rows were given."""
         for number in range(first, self.header.next):
             yield Piece(self.state.piece(number), settled or number < self.header.base)
 

@@ -105,8 +105,8 @@ def counts_by_side(name: str, sides: Sequence[str], counts: Sequence[int]) -> Me
     return metrics
 
 
-def turn_metrics(report: dict[str, Any], events: Sequence[Event]) -> Metrics:
-    """The counters of a turn."""
+def step_metrics(report: dict[str, Any], events: Sequence[Event]) -> Metrics:
+    """The counters of a step."""
     metrics = Metrics()
     for name, n in report["counts"].items():
         what, _, side = name.partition(" ")

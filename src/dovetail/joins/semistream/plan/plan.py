@@ -255,8 +255,8 @@ def _placed(spark: SparkSession, request: Request) -> Request:
     if isinstance(request.on_miss, DeadLetter):
         with suppress(PlanError):  # an address that Arrow knows, and we do not
             place = place_of(spark, request.on_miss.path)
-            letters = replace(request.on_miss, path=str(place), access=access_of(place))
-            request = replace(request, on_miss=letters)
+            dead_letters = replace(request.on_miss, path=str(place), access=access_of(place))
+            request = replace(request, on_miss=dead_letters)
     return request if request.versions is None else replace(request, versions=str(place_of(spark, request.versions)))
 
 
@@ -362,7 +362,7 @@ def _log(frame: DataFrame, store: MasterStore, request: Request) -> VersionLog:
     if not (frame.isStreaming or _in_micro_batch(frame)):
         return log
     if isinstance(store.source, PageFileSource):
-        default_log(store).remember(log)  # so that those who change the page file keep what may be replayed
+        default_log(store).remember(log)  # so that changes of the page file keep what may be replayed
     return log.marked()
 
 

@@ -1,4 +1,4 @@
-"""How much of each interval the union of sorted intervals covers, and how many of them overlap it.
+"""Lengths of intervals that the union of sorted intervals covers, and the number of those that overlap each.
 
 Bounds are searched as half-open int64 codes, and measured as numbers, int64 or float64. A row adds a stretch to the
 union of the rows before it. Whole numbers have running totals of the stretches, modulo 2^64: a length below 2^63 is
