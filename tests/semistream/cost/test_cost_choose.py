@@ -163,7 +163,7 @@ def test_a_cache_answers_only_what_was_asked_for_before() -> None:
 
 
 def test_a_micro_batch_costs_something_whatever_its_rows() -> None:
-    here = replace(OURS, batch_rows=10, costs=replace(OURS.costs, turn=0.002))
+    here = replace(OURS, batch_rows=10, costs=replace(OURS.costs, micro_batch=0.002))
     found = predict("hybridjoin", here, Sizes(per_segment=1))
     assert 0.002 < drained(found, here, 10).seconds < 0.01
 

@@ -63,12 +63,12 @@ def test_a_micro_batch_is_timed_on_the_store(tmp_path: Path) -> None:
     pages, request = MasterStore.open(tmp_path / "m.pages").at(), EnrichOptions(on="key", memory="1MB").request()
     found = timed_costs(request, Wiring(("key",), ("text",), "left"), pages, stream)
     assert found is not None
-    assert 1e-6 < found.turn < 1
+    assert 1e-6 < found.micro_batch < 1
     assert found.read == found.times(1.0).read
-    assert found.times(3.0).turn == found.turn
+    assert found.times(3.0).micro_batch == found.micro_batch
     simulated = timed_costs(request, WIRING, PAGES, STREAM)
     assert simulated is not None
-    assert simulated.turn == 0
+    assert simulated.micro_batch == 0
     pages.close()
 
 

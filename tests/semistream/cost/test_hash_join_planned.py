@@ -41,7 +41,7 @@ def test_master_data_that_fits_is_joined_by_a_hash_join(tmp_path: Path) -> None:
     assert "5,000 master rows fit in memory" in found.choice.note
     assert found.price is not None
     assert found.price.rate > 0
-    assert found.price.turn_s(1_000, 0) == pytest.approx(1_000 / found.price.rate)
+    assert found.price.micro_batch_s(1_000, 0) == pytest.approx(1_000 / found.price.rate)
 
 
 def test_rows_of_a_task_are_told(tmp_path: Path) -> None:

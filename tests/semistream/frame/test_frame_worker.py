@@ -221,7 +221,7 @@ def test_no_rows_open_nothing(tmp_path: Path) -> None:
     assert list(enriched(replace(task, version="9-gone"), iter(batches(rows=0)))) == []
 
 
-def test_turns_much_larger_than_the_first_are_decided_for_again(tmp_path: Path) -> None:
+def test_micro_batches_much_larger_than_the_first_are_decided_for_again(tmp_path: Path) -> None:
     store = page_store(tmp_path / "m.pages", words("w", keys=9_000))  # too many for a hash join
     task = replace(task_for(store, algorithm="auto", tune="model", memory="1MB"), learns=True)
     assert words_of(task, batches(rows=4)) == {"w": 4}

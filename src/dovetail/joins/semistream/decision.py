@@ -92,13 +92,13 @@ class Decision:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Decision:
-        """The stored decision; older checkpoints have no skew and no costs."""
-        made = cls(found["algorithm"], Sizes(**found["sizes"]), "carried", exponent=found.get("exponent", 1.0))
-        io = found.get("io")
+        """The stored decision; without costs if none were assumed."""
+        made = cls(found["algorithm"], Sizes(**found["sizes"]), "carried", exponent=found["exponent"])
+        io = found["io"]
         if io is None:
             return made
         read = ReadCosts(*(_points(io["read"][name]) for name in ("random", "sequential")))
-        return replace(made, io=IoCosts(read, io["look_up"], io.get("turn", 0.0), io.get("by_page", False)))
+        return replace(made, io=IoCosts(read, io["look_up"], io["micro_batch"], io["by_page"]))
 
 
 def _points(found: list[list[float]]) -> tuple[tuple[float, float], ...]:
@@ -212,7 +212,9 @@ def setting_for(
     io = io or io_costs(pages)
     costs = from_profile(load_profile())
     if io is not None:
-        costs = from_profile(load_profile(), read=io.read, look_up=io.look_up, by_page=io.by_page, turn=io.turn)
+        costs = from_profile(
+            load_profile(), read=io.read, look_up=io.look_up, by_page=io.by_page, micro_batch=io.micro_batch
+        )
     found = setting_of(pages, stream, request.join_memory, distribution, costs, policy=policy, batch_rows=rows)
     return replace(found, one_pass=sample is not None and sample.once), skew
 
@@ -424,7 +426,7 @@ def specification(request: Request, wiring: Wiring, pages: Pages, algorithm: str
     )
 
 
-_TURNS = 4  # trials; the fastest counts, since the others also waited for the processor
+_MICRO_BATCHES = 4  # timed; the fastest counts, since the others also waited for the processor
 _TRIED = Sizes(waiting=16, per_segment=1, cached=16)
 
 
@@ -442,21 +444,21 @@ def timed_costs(request: Request, wiring: Wiring, pages: Pages, stream: pa.Schem
     trial = specification(request, wiring, pages, "cachejoin", _TRIED)
     try:
         with trial.open(MemoryBudget(request.join_memory, "trial"), {"stream": stream}) as operator:
-            times = [_turn_s(operator, rows.slice(at % rows.num_rows, 1)) for at in range(1 + _TURNS)]
-            return replace(io, turn=min(times[1:]))
+            times = [_micro_batch_s(operator, rows.slice(at % rows.num_rows, 1)) for at in range(1 + _MICRO_BATCHES)]
+            return replace(io, micro_batch=min(times[1:]))
     except (BudgetExceeded, PlanError):
         return io
 
 
 def _first_rows(wiring: Wiring, pages: Pages, stream: pa.Schema) -> pa.RecordBatch:
     """Rows of the stream with the first keys of the master data, and nulls beside them."""
-    master = pages.read(0, 1).slice(0, 1 + _TURNS)
+    master = pages.read(0, 1).slice(0, 1 + _MICRO_BATCHES)
     keys = {name: master.column(key) for name, key in zip(wiring.on, probed(pages), strict=True)}
     columns = [keys[f.name].cast(f.type) if f.name in keys else pa.nulls(master.num_rows, f.type) for f in stream]
     return pa.RecordBatch.from_arrays(columns, schema=stream)
 
 
-def _turn_s(operator: SemiStreamOperator, rows: pa.RecordBatch) -> float:
+def _micro_batch_s(operator: SemiStreamOperator, rows: pa.RecordBatch) -> float:
     start = time.perf_counter()
     for _ in chain(operator.push("stream", rows), operator.drain()):
         pass

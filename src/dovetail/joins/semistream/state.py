@@ -28,7 +28,7 @@ from dovetail.errors import ConfigError, DataError
 from dovetail.joins.semistream.decision import Decision
 from dovetail.joins.semistream.operators.operator import unanswered
 
-FORMAT = 2
+FORMAT = 3
 NEXT = "next_ms"  # of a parked row: when it is tried again
 
 
@@ -40,7 +40,7 @@ class Carried:
     the batch since which rows wait. `snapshot` is the operator's, `parked` has rows without a match that are to be
     tried again, at the time in column "next_ms". `micro_batches` are those with rows so far. `name` identifies the
     bucket among those of all joins of the query. `log` is the mark of the version log that also has the state.
-    `columns` has the names of the stream's columns, and `on` as it was; empty in states of older versions.
+    `columns` has the names of the stream's columns, and `on` as it was.
     """
 
     version: str
@@ -75,7 +75,7 @@ class Carried:
             tables["parked"] = self.parked
         head = {
             "format": FORMAT, "version": self.version, **self.decision.to_json(), "drained_ms": self.drained_ms,
-            "turns": self.micro_batches, "name": self.name, "log": self.log, "columns": self.columns,
+            "micro_batches": self.micro_batches, "name": self.name, "log": self.log, "columns": self.columns,
             "tables": list(tables),
         }  # fmt: skip
         return pack(head, [table_bytes(table) for table in tables.values()])
@@ -89,8 +89,8 @@ class Carried:
         tables = {name: table_of(part) for name, part in zip(head["tables"], parts, strict=True)}
         parked = tables.pop("parked", None)
         return cls(
-            head["version"], Decision.from_json(head), head["drained_ms"], tables, parked, head["turns"], head["name"],
-            head["log"], head.get("columns", ""),
+            head["version"], Decision.from_json(head), head["drained_ms"], tables, parked,
+            head["micro_batches"], head["name"], head["log"], head["columns"],
         )  # fmt: skip
 
 

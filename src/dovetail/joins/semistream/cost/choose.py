@@ -223,7 +223,7 @@ class Price:
     batch: BatchPrice | None = None
     setting: Setting | None = field(default=None, repr=False, compare=False)
 
-    def turn_s(self, rows: int, seen: int) -> float | None:
+    def micro_batch_s(self, rows: int, seen: int) -> float | None:
         """Seconds of a micro-batch of `rows` rows after `seen` earlier rows; None if it cannot run."""
         if self.prediction is None or self.setting is None:
             return None
@@ -244,13 +244,13 @@ class PlainPrice(Price):
         """The price in a setting whose master rows fit in memory."""
         rate = 1 / (setting.costs.probe + setting.costs.emit)
         rows = setting.batch_rows
-        batch = None if rows is None else BatchPrice(rows, 0.0, rows / rate + setting.costs.turn)
+        batch = None if rows is None else BatchPrice(rows, 0.0, rows / rate + setting.costs.micro_batch)
         return cls("hash_join", rate, batch=batch, setting=setting)
 
-    def turn_s(self, rows: int, seen: int) -> float | None:
+    def micro_batch_s(self, rows: int, seen: int) -> float | None:
         """Seconds of a micro-batch, whatever came before it."""
-        turn = 0.0 if self.setting is None else self.setting.costs.turn
-        return rows / self.rate + turn
+        fixed = 0.0 if self.setting is None else self.setting.costs.micro_batch
+        return rows / self.rate + fixed
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,7 +148,7 @@ def drained(prediction: Prediction, setting: Setting, rows: int) -> BatchPrice:
     seconds += setting.costs.visit_s(prediction.segment_rows) * _visits(prediction, rows - misses)
     if setting.one_pass and prediction.algorithm in _PINNED:
         seconds += setting.costs.load_s(setting.read_bytes(prediction.kept_rows), sequential=True)
-    return BatchPrice(rows, running + draining, seconds + setting.costs.turn)
+    return BatchPrice(rows, running + draining, seconds + setting.costs.micro_batch)
 
 
 def _learned_share(prediction: Prediction, setting: Setting) -> float:

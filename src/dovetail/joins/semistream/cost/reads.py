@@ -149,7 +149,7 @@ class IoCosts:
 
     read: ReadCosts
     look_up: float | None = None
-    turn: float = 0.0
+    micro_batch: float = 0.0
     by_page: bool = False
 
     def times(self, ratio: float) -> IoCosts:

@@ -85,8 +85,8 @@ class UnitCosts:
     source. `visit` is the fixed cost of probing a resident segment, however few the rows, beside a table over the
     segment; zero in the source, whose resident segments are tables. `look_up` is one key asked of a store that finds
     single keys, in which joins that keep no segments read none, or with `by_page` all keys of one page; None for a
-    store of whole pages. `turn` is what a micro-batch
-    costs a join, however few rows it has; the source has no micro-batches. `probes`: the source looks every row of a
+    store of whole pages. `micro_batch` is what a micro-batch
+    costs a join without its rows; the source has no micro-batches. `probes`: the source looks every row of a
     segment up among the waiting tuples; "smaller" takes whichever side has fewer.
     """
 
@@ -100,7 +100,7 @@ class UnitCosts:
     load: float = 0.0
     visit: float = 0.0
     look_up: float | None = None
-    turn: float = 0.0
+    micro_batch: float = 0.0
     by_page: bool = False
     probes: Probes = "segment"
 
@@ -115,7 +115,7 @@ class UnitCosts:
             self.load,
             self.visit,
             self.look_up or 0.0,
-            self.turn,
+            self.micro_batch,
         )
         if min(each) < 0 or not np.isfinite(each).all():
             raise PlanError(f"unit costs {each} were given; each is a finite number of seconds, not negative.")
@@ -168,13 +168,13 @@ def from_profile(
     read: ReadCosts | None = None,
     look_up: float | None = None,
     by_page: bool = False,
-    turn: float = 0.0,
+    micro_batch: float = 0.0,
 ) -> UnitCosts:
     """This machine's costs, for joins whose kernels look the smaller side up.
 
     A profile has no cost of taking one tuple from the stream; a row between Python and the JVM stands for it. `read`
     replaces the reads of local pages by those of another store, `look_up` is a key of a store that finds them, or
-    with `by_page` a page of one, and `turn` a micro-batch.
+    with `by_page` a page of one, and `micro_batch` a micro-batch without its rows.
     """
     pages = ReadCosts(_page_points(profile.page_read_random), _page_points(profile.page_read_sequential))
     return UnitCosts(
@@ -189,7 +189,7 @@ def from_profile(
         visit=profile.segment_visit.seconds,
         look_up=look_up,
         by_page=by_page,
-        turn=turn,
+        micro_batch=micro_batch,
         probes="smaller",
     )
 

@@ -321,7 +321,7 @@ def _check_columns(task: EnrichTask, before: Carried) -> None:
                 f"rows that {what} in the checkpoint have columns of types {rows.schema.types}, those of the stream "
                 f"are now {task.stream.types}; put the stream's columns and on_miss back, or use a new checkpoint."
             )
-        if rows is not None and rows.num_rows and before.columns not in ("", _columns(task)):
+        if rows is not None and rows.num_rows and before.columns != _columns(task):
             raise ConfigError(
                 f"rows that {what} in the checkpoint have columns {before.columns}, the stream's are now "
                 f"{_columns(task)}; put names, order and on= back, or use a new checkpoint."

@@ -47,7 +47,7 @@ from dovetail.spark.frames import Batches
 from dovetail.spark.hosts.pool import Pool
 from dovetail.spark.task import MetricsSink
 
-_OUTGROWN = 8  # times the rows of the first turn
+_OUTGROWN = 8  # times the rows of the first micro-batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,8 +149,9 @@ class Session:
     def first(
         cls, task: EnrichTask, pages: Pages, stream: pa.Schema, head: list[pa.RecordBatch], n_rows: int | None = None
     ) -> Session:
-        """A session decided from its first rows, if the stream is otherwise unknown; a turn has `n_rows` rows if known.
+        """A session decided from its first rows, if the stream is otherwise unknown.
 
+        The micro-batch has `n_rows` rows if that is known.
         The pages are closed if it cannot be opened.
         """
         try:
@@ -187,7 +188,7 @@ class Session:
     def resplit(self, rows: pa.RecordBatch, n_rows: int | None) -> Batches:
         """Split memory again if the skew or the cost of reads is no longer what the decision was made for.
 
-        `rows` are some of the turn, which had `n_rows` if that is known.
+        `rows` are some of the micro-batch, which had `n_rows` if that is known.
         """
         self.micro_batches += 1
         found = self._next_decision(rows, n_rows)
@@ -340,7 +341,7 @@ def _answers(session: Session, rows: Batches, dead: DeadLetters | None, metrics:
             metrics.add("dead_letters", dead.rows)
     yield from matched(task, session.resplit(last, n_rows), None)  # none, as nothing waits
     session.report(metrics)
-    predicted = None if price is None else price.turn_s(n_rows, seen)
+    predicted = None if price is None else price.micro_batch_s(n_rows, seen)
     if predicted is not None:
         metrics.add_ns("serving_predicted", round(predicted * 1e9))
 
