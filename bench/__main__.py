@@ -40,7 +40,7 @@ class ScaleChoice(StrEnum):
 
 @app.command("list")
 def list_cases() -> None:
-    """Show every benchmark: what it varies, who takes part, what it claims."""
+    """Show every benchmark: what it varies, its rivals, what it claims."""
     from bench.catalogue import load_all
     from bench.report import entry_list
 

@@ -1,6 +1,6 @@
-"""Which operator or route of an interval join is best, in how many of all settings, and by how much.
+"""Counts the settings in which each operator or route of an interval join is best, and by how much.
 
-The settings of several experiments are told together, from the table of costs that each of them shows.
+The settings come from several experiments: from the table of costs that each of them shows.
 """
 
 from __future__ import annotations

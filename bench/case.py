@@ -108,7 +108,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A benchmark: what it varies, who takes part, and the answer that everybody must give.
+    """A benchmark: what it varies, its rivals, and the answer that each of them must give.
 
     `expected` computes the right answer (a row count or a checksum) by a way of its own, never by asking a rival.
     Ratios are against `baseline`. `rounds` is the number of warm runs after the cold one, at small scale no more than

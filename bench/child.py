@@ -92,7 +92,7 @@ def _watched(process: subprocess.Popen[bytes], patience_s: float) -> tuple[int, 
         process.wait(patience_s)
     except subprocess.TimeoutExpired:
         by_itself = False
-    finally:  # whether it has ended, has used up its time, or nobody waits for it any more
+    finally:  # it has ended, has used up its time, or the caller has stopped waiting
         _end(process)
         over.set()
         thread.join()
@@ -127,12 +127,12 @@ def limit(mib: int) -> None:
 
 
 def heap(mib: int) -> int:
-    """Mebibytes of Java's heap where a library may have so many."""
+    """Mebibytes of Java's heap where a library may have `mib`."""
     return max(HEAP_MIB, mib)
 
 
 def short_session(mib: int) -> SparkSession:
-    """Spark with a heap of so many mebibytes, and silent; Java ends when its heap is full, as clusters have it do."""
+    """Spark with a heap for `mib` mebibytes, and silent; Java ends when its heap is full, as clusters have it do."""
     from dovetail.spark.session import session
 
     quiet = {"spark.ui.enabled": "false", "spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}

@@ -30,7 +30,7 @@ class BenchContext:
     """Shared resources of a run, made when first asked for and released by `close`.
 
     `scratch` is a directory of this run alone. `spark` is one session for all rivals and all cases. `once` makes data
-    for the current point once, so that rivals read the same arrays and nobody pays for generating them twice. What is
+    for the current point once, so that rivals read the same arrays, and none are generated twice. What is
     `lasting` stays open until the run ends.
     """
 

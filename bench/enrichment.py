@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MEMORY = "50MB"
-UNMATCHED = 100  # every so many stream rows, one has a key that the master data lacks
+UNMATCHED = 100  # one stream row in this many has a key that the master data lacks
 SMALL_BATCH = 10_000
 LEAST_BATCH = 1_000
 WARM_ROWS = 300_000
@@ -51,7 +51,7 @@ def kept(bench: BenchContext, name: str, make: Callable[[Path], object]) -> Path
 
 
 def master_files(bench: BenchContext, rows: int, width: int = 120) -> Path:
-    """Master rows of so many bytes in the order of their key, as eight Parquet files."""
+    """Master rows of `width` bytes in the order of their key, as eight Parquet files."""
 
     def make(place: Path) -> None:
         place.mkdir(exist_ok=True)
@@ -86,12 +86,12 @@ def stream_rows(bench: BenchContext, master_rows: int, start: int, stop: int) ->
 
 
 def matched(rows: int) -> int:
-    """How many of so many consecutive stream rows have a master row."""
+    """The number of stream rows with a master row, of `rows` consecutive ones."""
     return rows - rows // UNMATCHED
 
 
 class Feed:
-    """The stream of one rival: every turn brings new rows, one file a micro-batch, to the same query.
+    """The stream of one rival: every run brings new rows, one file a micro-batch, to the same query.
 
     Checkpoint and DataFrame stay, so that whatever a rival keeps between micro-batches lives on, as in a service.
     """
@@ -141,7 +141,7 @@ class Feed:
 
 
 def batches(bench: BenchContext, params: Params) -> int:
-    """Timed micro-batches of a turn: few of them, so that a turn of the slowest takes less than a minute."""
+    """Timed micro-batches of a run: few of them, so that a run of the slowest rival takes less than a minute."""
     if params["batch_rows"] < LEAST_BATCH:  # those of a store that takes seconds for one
         return 2
     return 4 if bench.scale == "full" and params["batch_rows"] <= SMALL_BATCH else 2
@@ -155,8 +155,8 @@ def streamed(
 ) -> Prepare:
     """A rival on a stream of its own, whose first rows fill what it keeps and are not timed.
 
-    So do `again` micro-batches before every turn: Spark ends workers that had nothing to do for a minute, while another
-    rival took its turn, and with them their caches. `ready` is called before the timed ones.
+    So do `again` micro-batches before every run: Spark ends workers that had nothing to do for a minute, while another
+    rival ran, and with them their caches. `ready` is called before the timed ones.
     """
 
     @contextmanager
@@ -218,7 +218,7 @@ def no_join(bench: BenchContext, params: Params) -> Joined:
 
 
 def stream_static(bench: BenchContext, params: Params) -> Joined:
-    """Spark's own join of a stream with a table, read anew in every micro-batch, as it plans it for most streams.
+    """Spark's own join of a stream with a table, read again in every micro-batch, as it plans it for most streams.
 
     Of Kafka and any other source but files Spark does not know how much a micro-batch brings, so it shuffles and sorts
     both sides. Here files play the stream, of which it does know: the hint gives the plan that the others get.

@@ -1,6 +1,6 @@
 """Runs cases and experiments: counted ones side by side in processes, measured ones alone, rivals in turn.
 
-Every answer is checked, and nobody is dropped in silence.
+Every answer is checked, and no rival is left out without a reason.
 """
 
 from __future__ import annotations
@@ -92,10 +92,10 @@ def run(
 ) -> Report:
     """Run cases and experiments one after another in one context; `after` is given the report so far after each.
 
-    With `at_once` above one, experiments that count and do not measure come first, in so many processes at a time.
-    Within a point of a case the rivals take turns: every rival runs once cold, unless the case says that nobody warms
-    up, then `rounds` times warm, and who goes first rotates. A wrong answer or an error ends that rival's part at the
-    point and is a failure of the report. So is any error of an experiment.
+    With `at_once` above one, experiments that count and do not measure come first, in `at_once` processes.
+    Within a point of a case the rivals take turns: every rival runs once cold, unless the case is not `warms_up`, then
+    `rounds` times warm, and the first rival of a round rotates. A wrong answer or an error ends that rival's part
+    at the point and is a failure of the report. So is any error of an experiment.
     """
     entries = list(entries)
     packages = {module.partition(".")[0] for entry in entries for module in _required(entry)}
@@ -168,7 +168,7 @@ def _run_case(case: Case, bench: BenchContext, asked: int | None, watch: Watch) 
 
 
 def run_point(case: Case, params: Params, bench: BenchContext, rounds: int, watch: Watch | None = None) -> PointResult:
-    """One point: rivals take turns, once cold and so many times warm."""
+    """One point: rivals take turns, once cold and `rounds` times warm."""
     told = watch or _ignore
     point = PointResult(params, case.expected(bench, params), {r.name: RivalResult(r.name) for r in case.rivals})
     with ExitStack() as stack:
@@ -271,12 +271,11 @@ def _ignore(entry: Entry, params: Params, rival: str, step: str) -> None:
 def run_counted(
     experiments: Sequence[Experiment], scale: Scale, at_once: int, begin: Callable[[Experiment], None]
 ) -> Iterator[ExperimentResult]:
-    """Their results, as they come, in so many processes at a time; `begin` is told of each before it runs.
+    """Results of experiments as they come, from `at_once` processes; `begin` is called with each before it runs.
 
     What they find does not depend on the clock, so that cores need not rest. Experiments of one family stay in one
     process, one after another: they share what they have counted. Only when no family is left does a process take
-    experiments from the end of another's. A process that dies takes with it what its
-    experiments would have found, which is a failure of each of them.
+    experiments from the end of another's. If a process dies, each of its experiments has failed.
     """
     waiting = _Waiting(experiments, at_once)
     found: queue.SimpleQueue[ExperimentResult] = queue.SimpleQueue()
@@ -294,7 +293,7 @@ def run_counted(
     try:
         for _ in experiments:
             yield found.get()
-    except BaseException:  # nobody waits for what they would find
+    except BaseException:  # their results are not wanted any more
         waiting.clear()
         for process in multiprocessing.active_children():
             process.terminate()

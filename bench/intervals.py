@@ -110,7 +110,7 @@ class Inputs:
 
 
 def write_files(table: pa.Table, directory: Path, count: int) -> Path:
-    """The table as so many Parquet files, in a directory that is made if need be."""
+    """Write the table as `count` Parquet files to a directory, which is made if it is missing."""
     directory.mkdir(parents=True, exist_ok=True)
     rows = -(-table.num_rows // count)
     for number in range(count):

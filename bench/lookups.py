@@ -1,4 +1,4 @@
-"""How streams are enriched from a database by hand: rows looked up one by one or a batch at a time, beside a cache."""
+"""Enriches streams from a database by hand: looks up rows one by one or a batch at a time, beside a cache."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MANY = "SELECT key, checksum, payload FROM {table} WHERE key = ANY($1)"
 
 
 class LruCache:
-    """Rows by key within so many bytes of Python objects; what was not used for longest goes first.
+    """Rows by key in at most `limit` bytes of Python objects; the least recently used one goes first.
 
     Keys without a row are remembered as well.
     """
@@ -79,7 +79,7 @@ class Lookups:
         return self._by_key()
 
     def everything(self) -> pa.Table:
-        """The whole table, read anew."""
+        """The whole table, read again."""
         self._cursor.execute(_ALL.format(table=self._table))
         return self._cursor.fetch_arrow_table()
 

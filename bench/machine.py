@@ -1,4 +1,4 @@
-"""Where a figure was measured: machine, versions, commit and digests of the code, and resident memory."""
+"""Describes where a figure was measured: machine, versions, commit and digests of the code; and resident memory."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def commit() -> str | None:
 @cache
 def _commit_of(source: Path) -> str | None:
     if _git(source.parent, "ls-files", "--error-unmatch", source.name) is None:
-        return None  # installed inside somebody else's repository
+        return None  # installed inside another repository
     head = _git(source.parent, "rev-parse", "HEAD")
     changed = _git(source.parent, "status", "--porcelain", "--", ".")
     return f"{head}+dirty" if head and changed else head

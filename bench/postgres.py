@@ -47,7 +47,7 @@ def _copied(install: Path, to: Path) -> Path:
 class Server:
     """PostgreSQL on a free port of this machine, with its data in a directory that goes with it.
 
-    PostgreSQL refuses to run as root, so root starts it as nobody, from a copy that nobody can reach.
+    PostgreSQL refuses to run as root, so root starts it as the user `nobody`, from a copy that this user can reach.
     """
 
     def __init__(self, user: str, password: str, settings: str = "") -> None:
@@ -115,7 +115,7 @@ class MasterTable:
 
 
 def master_table(bench: BenchContext, rows: int) -> MasterTable:
-    """A table of so many master rows with an index on the key, made once; its server runs until the benchmark ends."""
+    """A table of `rows` master rows with an index on the key, made once; its server runs until the benchmark ends."""
     server = bench.lasting(("table server", bench.seed), lambda: _table_server(bench.seed))
     return server.table(rows)
 

@@ -101,7 +101,7 @@ def outcome(rival: Found) -> str:
 
 
 def point_grid(case: Found, point: Found) -> Grid:
-    """Times, ratios to the baseline and memory of those who finished at a point."""
+    """Times, ratios to the baseline and memory of the rivals that finished at a point."""
     heads = ("rival", "cold", "warm", "min - max", "ratio", "min - max", "memory")
     title = f"{point_text(point['params'])}: {point['expected']:,} {case['answer']}; ratio to {case['baseline']}"
     return Grid(title, heads, [_rival_row(rival) for rival in point["rivals"] if rival["status"] == "ok"])
@@ -123,7 +123,7 @@ def cells_grid(case: Found) -> Grid:
 
 
 MANY = 12
-"""From so many points on, a case is shown as one table."""
+"""A case of this many points or more is shown as one table."""
 
 
 def _rival_row(rival: Found) -> list[Cell]:

@@ -1,4 +1,4 @@
-"""Master data that is only keys, on a device that only counts: joins run for real, and their reads have a price."""
+"""Simulates master data of keys alone on a device that only counts: joins run for real, their reads have a price."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class SourceSizes:
     cached_bytes: int = 260
 
     def waiting(self, buffer_rows: int, cached: int = 0) -> int:
-        """Rows that can wait beside a disk buffer and a cache of so many rows."""
+        """Rows that can wait beside a disk buffer and a cache of these sizes, in rows."""
         return (self.memory - buffer_rows * self.row_bytes - cached * self.cached_bytes) // self.waiting_bytes
 
 
@@ -158,7 +158,7 @@ class Experiment:
         return self.parts if algorithm == "r_meshjoin" else min(25, self.rows(algorithm)) if algorithm in PINNED else 1
 
     def sizes(self, algorithm: str, per_segment: int = 1) -> Sizes:
-        """How the memory is shared, where a segment is so many pages of the store."""
+        """Sizes of the parts of memory; a segment is `per_segment` pages of the store."""
         rows, memory = self.rows(algorithm), self.memory
         if algorithm == "inlj":
             return Sizes()

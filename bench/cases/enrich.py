@@ -144,7 +144,7 @@ def _counted(make: Callable[..., Prepare], bench: BenchContext, params: Params) 
 
 
 def request_per_key(at_once: int) -> Prepare:
-    """Workers that ask the object store for the page of each key, so many at a time, and keep nothing."""
+    """Workers that ask the object store for the page of each key, `at_once` at a time, and keep nothing."""
 
     def join(bench: BenchContext, params: Params) -> Joined:
         store = remote_store(bench, params)

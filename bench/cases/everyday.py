@@ -46,7 +46,7 @@ _WHERE = {
 
 
 def _keys(params: Params) -> int:
-    """Keys: as many as are asked for, but not so many that they would have less than five right rows each."""
+    """The number of keys that the point gives, or fewer, so that each has at least five right rows."""
     return max(1, min(int(params["keys"]), int(params["others"]) // _FEWEST_A_KEY))
 
 

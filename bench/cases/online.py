@@ -275,7 +275,7 @@ def retained(retain: str, left: DataFrame, right: DataFrame, params: Params) -> 
 
 
 def everyday_streams(join: str, batches: int) -> Prepare:
-    """The everyday join by one of these functions, over so many micro-batches."""
+    """The everyday join by one of these functions, over `batches` micro-batches."""
     return {10: EVERYDAY, 40: LONG}[batches].joined(globals()[join])
 
 

@@ -24,7 +24,7 @@ MB = 1e6
 
 
 def ours(partitions: int, part: int = 1) -> Prepare:
-    """The query with so many tasks a collection; over a part of the stations, answers are checked against theirs."""
+    """The query with `partitions` tasks a collection; over part of the stations, answers are checked against theirs."""
 
     @prepared
     def prepare(bench: BenchContext, params: Params) -> Run:

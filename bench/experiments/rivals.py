@@ -1,7 +1,7 @@
-"""Contestants that are given little memory, each in a process of its own: who finishes, who fails, and how.
+"""Runs rivals with little memory, each in a process of its own, and tells which finish, which fail, and how.
 
 The limit is Java's heap for Spark, and the operating system's for libraries of one process, counted from when they have
-loaded their input; whoever can be told a limit is told it instead.
+loaded their input. A library that takes a limit is given it instead.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ class Contest:
 
 
 def figures(fates: Mapping[str, Ended], due: int, what: str, **more: Any) -> Figures:
-    """Who finished, who did not, and who was quicker than ours, which comes first.
+    """The rivals that finished, that did not, and that were quicker than ours, which comes first.
 
-    DataError if ours has not, or if anybody finished with another answer than the one that is due.
+    DataError if ours did not finish, or if any rival finished with a wrong answer.
     """
     for name, fate in fates.items():
         if fate.answer not in (None, due):
@@ -158,7 +158,7 @@ def interval_pairs(name: str, mib: int, place: str, rows: int) -> int:
 
 
 def interval(bench: BenchContext, sizes: By, limits: By) -> Figures:
-    """Short memory: interval joins of so many rows a side, by libraries that may have so many MiB."""
+    """Short memory: interval joins of `sizes` rows a side, by libraries with `limits` MiB."""
     rows, mib = sizes[bench.scale], limits[bench.scale]
     due = int(overlap_counts(*interval_sides(rows), keyed=True).sum())
     needs = {name: library.module for name, library in LIBRARIES.items()}
@@ -207,7 +207,7 @@ def _shared(place: Path) -> Iterator[None]:
 
 
 def enrich(bench: BenchContext, sizes: By, limits: By) -> Figures:
-    """Short memory: enrichment from so many master rows, by look-ups that may have so many MiB."""
+    """Short memory: enrichment from `sizes` master rows, by look-ups with `limits` MiB."""
     rows, mib = sizes[bench.scale], limits[bench.scale]
     table, due = master_table(bench, rows), matched(BATCH * TIMED)
     with _shared(bench.scratch / "shared"):
@@ -230,7 +230,7 @@ def joined(name: str, mib: int, place: str, scale: Scale, rows: int) -> int:
 
 
 def online(bench: BenchContext, sizes: By, limits: By) -> Figures:
-    """Short memory: joins of two streams of so many rows a micro-batch."""
+    """Short memory: joins of two streams of `sizes` rows a micro-batch."""
     rows, mib = sizes[bench.scale], limits[bench.scale]
     due = matches(bench, {"batch_rows": rows, "memory": STREAM_MEMORY})
     fates = Contest(joined, tuple(STREAM_JOINS), mib, bench, [bench.scale, rows]).fates()
@@ -263,7 +263,7 @@ def queried(name: str, mib: int, place: str, stations: int, years: int, home: st
 
 
 def xquery(bench: BenchContext, sizes: By, limits: By) -> Figures:
-    """Short memory: a query over XML of two stations and so many years, by a processor that may have so many MiB."""
+    """Short memory: a query over XML of two stations and `sizes` years, by a processor with `limits` MiB."""
     stations, years, mib = 2, sizes[bench.scale], limits[bench.scale]
     params: Params = {"query": QUERY, "stations": stations, "years": years}
     found, due = places(bench, params), expected(params)

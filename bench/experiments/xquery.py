@@ -46,7 +46,7 @@ class Timed:
 
 
 def point(query: str, stations: int, years: int) -> Params:
-    """A query over so many stations and years, some 0.43 MB each; of query 7.8 two fifths of that."""
+    """A query over this number of stations and years, some 0.43 MB each; query 7.8 reads two fifths of that."""
     return {"query": query, "stations": stations, "years": years}
 
 

@@ -1,4 +1,4 @@
-"""Counted on one core: tables 3.2 and 3.3, DIP by duration (figure 3.34), who spills, three relations (6.6 to 6.10)."""
+"""Counted on one core: tables 3.2 and 3.3, DIP by duration (figure 3.34), spills, three relations (6.6 to 6.10)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FRAME_BYTES = {"2 MB": 8_192, "32 MB": 131_072}
 
 
 def _fills(tuples: int, frames: Frames) -> int:
-    """How often a sort-merge spills when one left interval covers so many right ones, which must all be held."""
+    """Spills of a sort-merge whose one left interval covers `tuples` right ones, which must all be held."""
     start = np.arange(tuples)
     left = Side("one", pa.record_batch({"_start": [0], "_end": [tuples], "id": [0]}))
     right = Side("held", pa.record_batch({"_start": start, "_end": start + tuples, "id": start}))

@@ -21,7 +21,7 @@ FORMS: dict[str, tuple[Form, int]] = {
     "whole rows": ("rows", 1),
 }
 NEAR = 2.0
-"""Joins that take no more than so many times the best one's time are run again."""
+"""Joins that take no more than this many times the best one's time are run again."""
 
 
 def forms(bench: BenchContext) -> Figures:

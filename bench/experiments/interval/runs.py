@@ -115,7 +115,7 @@ def _pairs_by_offset(left: Side, right: Side, relation: str) -> int:
     first = min(left.starts[0], right.starts[0])
     span = int(max(left.starts[-1], right.starts[-1]) - first) + 1
     r, s = _histogram(left, first, span), _histogram(right, first, span)
-    shorter = np.cumsum(s, axis=1)  # right intervals of at most so many instants, by start
+    shorter = np.cumsum(s, axis=1)  # right intervals of at most this length, by start
     longest, found = r.shape[1] - 1, 0
     for o in range(min(longest, span)):
         lengths = np.arange(o, longest + 1)  # of left; those above o reach the right start
@@ -248,7 +248,7 @@ def run(
 
 
 def best(times: int, *args: Any, **options: Any) -> Ran:
-    """The quickest of so many runs."""
+    """The quickest of `times` runs."""
     return min((run(*args, **options) for _ in range(times)), key=lambda ran: ran.seconds)
 
 

@@ -49,7 +49,7 @@ class TopTask:
 
 
 def frame(bench: BenchContext, side: Side, tasks: int) -> DataFrame:
-    """A side as a DataFrame that so many tasks read; the same one for the same side, so that it is asked once.
+    """A side as a DataFrame that `tasks` tasks read; the same side gives the same one, so that it is made once.
 
     Its rows are dealt out by number over Parquet files, as if distributed by a key.
     """
@@ -67,7 +67,7 @@ def _written(bench: BenchContext, side: Side, files: int = 4) -> DataFrame:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Both inputs in the ranges of so many tasks, and what each task is told, but for the algorithm."""
+    """Both inputs in the ranges of `tasks` tasks, and the join of each task, but for the algorithm."""
 
     frame: DataFrame
     cell: CellJoin
@@ -176,7 +176,7 @@ class Work:
 
 
 Lines = Mapping[str, tuple[str, Callable[[int], Work]]]
-"""The joins that are compared: for each name a join, and its work for so many tasks."""
+"""The joins that are compared: for each name a join, and its work for a number of tasks."""
 
 
 def over_tasks(bench: BenchContext, lines: Lines, tasks: Sequence[int]) -> Seconds:
@@ -196,7 +196,7 @@ def over_tasks(bench: BenchContext, lines: Lines, tasks: Sequence[int]) -> Secon
 
 
 def _prepared(bench: BenchContext, work: Work, tasks: int) -> tuple[Placed, int, Work]:
-    """The work cut for so many tasks, which also read it, and its pairs; the work lives as long as its key."""
+    """The work cut for `tasks` tasks, which also read it, and its pairs; the work lives as long as its key."""
     left, right = (frame(bench, side, tasks) for side in (work.left, work.right))
     starts = work.left.starts
     points = [int(starts[starts.size * i // tasks]) for i in range(1, tasks)]  # as many starts fall to each task

@@ -1,4 +1,4 @@
-"""Whether `algorithm="auto"` picks the best join: over many settings, with a table of the rest."""
+"""Tests whether `algorithm="auto"` picks the best join: over many settings, with a table of the rest."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from dovetail.joins.interval.request import JoinOptions, Request
 from dovetail.spark.hosts.sample import SAMPLE_ROWS
 
 NEAR: Final = 1.10
-"""A choice is good if it costs at most so many times what the best candidate costs."""
+"""A choice is good if it costs at most this many times what the best candidate costs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ def settings_table(found: Sequence[Chosen], title: str, scale: float, unit: str)
 
 _ARROW_ROWS: Final = 10_000  # of both sides together, as Spark hands them over by default
 _CODES: Final = 16  # bytes
-_CLOSE: Final = 2.0  # candidates within so many times the best of the first round are timed again
+_CLOSE: Final = 2.0  # times the best of the first round: candidates within that are timed again
 _ROUNDS: Final = 6
 _EXAM_ROUNDS: Final = 3
 _EXAM_SECONDS: Final = 900.0

@@ -1,4 +1,4 @@
-"""How far predictions are from counts: one comparison a figure, summed up by algorithm and by what was predicted."""
+"""Compares predictions with counts: one comparison a figure, summed up by algorithm and by what was predicted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the planner takes the best route of an interval join on Spark: its own plan, ranges, or an index."""
+"""Tests whether the planner takes the best route of an interval join on Spark: its own plan, ranges, or an index."""
 
 from __future__ import annotations
 

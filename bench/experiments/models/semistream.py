@@ -94,7 +94,7 @@ class Scene:
         return SimulatedPages(self.rows, PAGE_ROWS, ROW_BYTES, self.order, device, seed=3)
 
     def keys(self, n: int, seed: int) -> I64:
-        """Keys of the stream; in order of frequency the most wanted row comes first, else wanted rows are scattered."""
+        """Keys of the stream; by frequency the most frequent key comes first, else frequent keys are scattered."""
         ranks = _law(self.rows, self.exponent).ranks(np.random.default_rng([seed, self.rows]), n) - 1
         if self.order == "frequency":
             return int64s(ranks)
@@ -198,7 +198,7 @@ def _lengths(scene: Scene, found: Decision, waiting: int, loads: int) -> tuple[i
 
 
 def _whole(rows: float, unit: int, most: int) -> int:
-    """About so many rows in whole units, at least one of them."""
+    """About `rows` rows in whole units, at least one unit."""
     return unit * max(1, min(most, round(rows / unit)))
 
 
@@ -259,7 +259,7 @@ def decided(scene: Scene, setting: Setting) -> dict[str, Decision]:
 
 
 LOADS: Final = {"small": 250, "full": 4_000}
-"""About so many loads are measured of each join, and some times as many come before."""
+"""Loads that are measured of each join, about; some times as many come before."""
 
 
 def scenes() -> list[Scene]:

@@ -27,7 +27,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The work of every join in one setting, over so many rows of both inputs."""
+    """The work of every join in one setting, over `rows` rows of both inputs."""
 
     setting: str
     rows: int

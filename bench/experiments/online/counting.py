@@ -147,7 +147,7 @@ def arriving(
 
 
 def _fitted(spec: OnlineSpec, memory: int, block: int, forever: bool) -> Fitted:
-    """Room for so many rows, which stay `forever` if somebody else lets them leave; bytes are not looked at."""
+    """Room for `memory` rows, which stay `forever` if the caller lets them leave; bytes do not count."""
     slots = memory + max(64, block)
     room = dict.fromkeys(("limit", "row_bytes", "block_bytes", "chunk_rows", "chunk_bytes", "answer_bytes"), 2**62)
     sizes = {"slots": slots, "block_rows": block, "partitions": BUCKETS, "combinations": 1}

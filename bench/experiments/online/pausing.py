@@ -169,7 +169,7 @@ class Simulation:
 
 
 def keys_with_pauses(name: str, rows: int, pause: int, seed: int = 1) -> tuple[Streams, list[I64]]:
-    """Two streams and when their rows come: "zipf", a stand-in or a recorded set, with pauses of so many percent."""
+    """Two streams and when their rows come: "zipf", a stand-in or a recorded set, with pauses of `pause` percent."""
     if name == "zipf":
         streams = synthetic("delays", pause, rows, seed=seed)
     else:
@@ -195,9 +195,9 @@ def paused(name: str, keys: str, rows: int, pause: int, setting: Setting, to_the
 
 @cache
 def miner_paused(inputs: int, rows: int, pause: int, setting: Setting, to_the_end: bool = False) -> Paused:
-    """The chain of two to four inputs, each in ten fragments with pauses of so many percent of a fragment's time.
+    """The chain of two to four inputs, each in ten fragments with pauses of `pause` percent of a fragment's time.
 
-    `to_the_end`: everything owed is asked for too, and DataError if there are not as many combinations as must be.
+    `to_the_end`: all owed combinations are asked for too, and DataError if any is missing or too many.
     """
     steady = chain_relations(inputs, rows, DOMAIN * rows // ROWS, 1)
     sides = {name: replace(side, arrivals=Poisson(1000.0, 10, pause / 100.0)) for name, side in steady.items()}

@@ -25,7 +25,7 @@ TENTHS = tuple(n / 10 for n in range(1, 11))
 
 
 def sized(streams: Streams, percent: int) -> tuple[int, int]:
-    """Rows in memory and rows a block, for a memory of so many percent of all rows."""
+    """Rows in memory and rows a block, for a memory of `percent` percent of all rows."""
     memory = streams.rows * percent // 100
     return memory, max(10, memory // 200)
 
@@ -88,7 +88,7 @@ BAND_JOINS = ("DINER", "PMJ", "oldest")
 
 
 def band_shares(streams: Streams, percent: int) -> dict[str, float]:
-    """Percent online with so many percent of all rows in memory, blocks of a 200th of that, at least 10."""
+    """Percent online with `percent` percent of all rows in memory, in blocks of a 200th of that, at least 10."""
     return shares_of(streams, *sized(streams, percent), BAND_JOINS)
 
 

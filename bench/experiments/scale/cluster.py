@@ -173,7 +173,7 @@ def compared(local: Ran, cluster: Ran, wanted: dict[str, int]) -> None:
 
 
 def figures(local: Ran, cluster: Ran, wanted: dict[str, int]) -> Figures:
-    """Who worked, and what went through the shuffle, once the answers were found to be the same."""
+    """The executors that worked, and the bytes of the shuffle, once the answers were found to be the same."""
     compared(local, cluster, wanted)
     both = [(family, here, cluster.families[family]) for family, here in local.families.items()]
     rows = [(f, a.rows, a.seconds, b.seconds, a.shuffle_bytes, b.shuffle_bytes) for f, a, b in both]

@@ -101,7 +101,7 @@ def joins(spark: SparkSession, place: Path, server: ObjectStore) -> dict[str, tu
 
 
 def measured(place: str, sizes: Sequence[int], cores: int) -> dict[str, Any]:
-    """Every join at these sizes on so many cores, and the seconds that the driver spends on a task.
+    """Every join at these sizes on `cores` cores, and the seconds that the driver spends on a task.
 
     All of them run again and again for some minutes, and the best time of each counts: other work on the machine, and
     what a first run loads and compiles, does not.

@@ -1,4 +1,4 @@
-"""Where points are run: on a simulated disk, over a page file here, over a table of a database here.
+"""Runs points on a simulated disk, over a page file here, or over a table of a database here.
 
 By this machine's clock, rows of 120 bytes lie in a page file of 4 kB pages, or in a table of a PostgreSQL server.
 Segments are of about 60 kB (MESHJOIN's of 240 kB) unless said, are loaded one at a time and whole, as the sources do;
@@ -147,7 +147,7 @@ def built(of: Point, pages: Pages) -> SemiStreamJoin:
 
 
 def law_keys(rows: int, exponent: float, *, scattered: bool, seed: int) -> Keys:
-    """Keys 1 to `rows` by Zipf's law, the most wanted first or anywhere."""
+    """Keys 1 to `rows` by Zipf's law, the most frequent first or anywhere."""
     law, rng = ZipfLaw(rows, exponent, "integral"), np.random.default_rng(seed)
 
     def keys(n: int) -> I64:
@@ -323,7 +323,7 @@ class ClockRunner(Runner):
         return {"divide": self.divide, "reading": [one.reading for one in self._found.values()]}
 
     def pages(self, rows: int) -> Pages:
-        """The store of so many master rows."""
+        """The store of `rows` master rows."""
         if rows not in self._stores:
             self._stores[rows] = self._stack.enter_context(self.medium.store(self.bench, rows))
         return self._stores[rows]

@@ -21,7 +21,7 @@ _ROWS = 3_500_000
 
 
 def buffers(runner: ClockRunner, axis: str, values: Sequence[float], sizes: Sequence[int]) -> Figures:
-    """Rates of MESHJOIN and R-MESHJOIN over disk buffers of so many rows, at every memory or number of master rows.
+    """Rates of MESHJOIN and R-MESHJOIN over disk buffers of `sizes` rows, at every memory or number of master rows.
 
     R-MESHJOIN has four parts; by master rows, as many as give the same number in all. Buffers are not divided.
     """

@@ -112,7 +112,7 @@ class Stays:
 
 @lru_cache(maxsize=256)
 def stays(point: Point, arrivals_per_s: float, seconds: float) -> Stays:
-    """The times that rows of a stream of so many a second take, over so many seconds, once the join has settled."""
+    """Times that rows stay in a join that has settled: `arrivals_per_s` rows a second, for `seconds` seconds."""
     join, n = point.join(), int(arrivals_per_s * seconds)
     clock = join.pages.device.clock
     if not isinstance(clock, VirtualClock):
