@@ -1,4 +1,4 @@
-"""Which kernels this process holds compiled."""
+"""Lists the kernels that this process holds compiled."""
 
 from __future__ import annotations
 

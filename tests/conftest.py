@@ -86,7 +86,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _one_in(item: pytest.Item) -> int:
-    """A run takes one in so many of a test's parameters; of a test without parameters, one run in so many takes it."""
+    """N: a run takes one in N of a test's parameters, and one run in N takes a test without parameters."""
     mark = item.get_closest_marker("sampled")
     if mark is not None:
         return min(_MOST, int(mark.args[0]))

@@ -1,4 +1,4 @@
-"""What every join means, in one comprehension each; everything Dovetail computes is compared with this.
+"""Defines every join in one comprehension; everything that Dovetail computes is compared with this.
 
 Rows are dicts (`pa.Table.to_pylist()` gives them). A join gives pairs `(left row, right row)`, with None for a missing
 side; semi and anti joins give `(left row, None)`. Order means nothing: compare with `bag(flat(...))`.

@@ -1,4 +1,4 @@
-"""What the documentation of Flink, ksqlDB, Databricks, SeQuiLa and Tempo says of joins, with rows of our own."""
+"""Joins as the documentation of Flink, ksqlDB, Databricks, SeQuiLa and Tempo has them, with rows of our own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The harness: turns, answers, ratios, claims, and that nobody is dropped in silence."""
+"""The harness: turns, answers, ratios, claims; no rival is left out without a reason."""
 
 import json
 from collections.abc import Iterator
@@ -72,7 +72,7 @@ def breaks_when_closed(bench: BenchContext, params: Params) -> Iterator[Run]:
     broken()
 
 
-def test_rivals_take_turns_and_who_goes_first_rotates() -> None:
+def test_rivals_take_turns_and_the_first_one_rotates() -> None:
     log: list[str] = []
     report = harness.run([case(rival("a", log), rival("b", log))], "small", rounds=2)
     assert log == ["open a", "open b", "a", "b", "b", "a", "a", "b", "close b", "close a"]
@@ -86,7 +86,7 @@ def test_the_first_run_is_cold_and_kept_apart() -> None:
     assert list(result.figures("warm")) == [1, 2, 3, 4]
 
 
-def test_where_nobody_warms_up_no_run_is_cold() -> None:
+def test_a_case_that_does_not_warm_up_has_no_cold_run() -> None:
     log: list[str] = []
     report = harness.run([case(rival("a", log), rounds=3, small_rounds=1, warms_up=False)], "small")
     assert log == ["open a", "a", "close a"]

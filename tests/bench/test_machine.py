@@ -1,4 +1,4 @@
-"""Where figures were measured."""
+"""Tests the description of the machine that measured figures."""
 
 import json
 import subprocess

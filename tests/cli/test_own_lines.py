@@ -1,4 +1,4 @@
-"""What commands print beside their own lines: nothing in a healthy run, one line where Spark cannot start."""
+"""Lines that commands print beside their own: nothing in a healthy run, one line where Spark cannot start."""
 
 from __future__ import annotations
 

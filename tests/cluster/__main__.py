@@ -122,7 +122,7 @@ def _start(host: Host, *command: str) -> None:
 
 
 def _wait_for(workers: int) -> None:
-    """Wait until the master knows so many workers."""
+    """Wait until the master knows `workers` workers."""
     end = time.monotonic() + _START_S
     while time.monotonic() < end:
         found = _state()

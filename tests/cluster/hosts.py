@@ -33,7 +33,7 @@ _NETWORK = "10.77.0"
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """A host by name and last number of its address; its home may be one that nobody can write to."""
+    """A host by name and last number of its address; its home may be one that no user can write to."""
 
     name: str
     number: int

@@ -47,7 +47,7 @@ def frame(spark: SparkSession, rows: Rows) -> DataFrame:
 
 
 def write_files(place: Remote, rows: Rows, parts: int) -> None:
-    """The rows as so many Parquet files."""
+    """Write the rows as `parts` Parquet files."""
     for at in range(parts):
         write_table(table(rows[at::parts]), place / f"{at}.parquet")
 

@@ -9,7 +9,7 @@ ROWS, SETTING = 10_000, Setting(memory=1_000, block=10, max_new=100)
 
 
 def simulate(name: str, pause: int) -> Paused:
-    """One run of a join with pauses of so many percent of a fragment's time."""
+    """One run of a join with pauses of `pause` percent of a fragment's time."""
     return paused(name, "zipf", ROWS, pause, SETTING)
 
 

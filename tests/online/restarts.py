@@ -1,4 +1,4 @@
-"""Online joins that are stopped at any moment and taken up by another operator, as the state of a bucket does it."""
+"""Online joins that are stopped at any moment and restored by another operator, as the state of a bucket does it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Restartable:
         return self._done(("push", side, batch))
 
     def idle(self, units: int) -> list[pa.RecordBatch]:
-        """A pause of so many units of work."""
+        """A pause of `units` units of work."""
         return self._done(("idle", units, None))
 
     def _done(self, step: Step) -> list[pa.RecordBatch]:

@@ -58,7 +58,7 @@ def _many(number: int) -> dict[str, int]:
 
 
 def _share(rng: np.random.Generator, rows: int) -> int:
-    """So many rows in memory: from 1 to 200 percent of all, small shares as often as large ones."""
+    """Rows in memory: from 1 to 200 percent of all, small shares as often as large ones."""
     return max(2, int(rows * 2.0 ** rng.uniform(np.log2(0.01), 1.0)))
 
 

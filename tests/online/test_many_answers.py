@@ -15,7 +15,7 @@ from dovetail.engine.rows.columns import row_bytes
 from dovetail.joins.online.operators import MULTIWAY
 
 SIDE = 220
-"""So many rows of a side with one key are 48,400 pairs."""
+"""Rows of a side: with one key they are 48,400 pairs."""
 BUDGETS = [1 << 20, 16 << 20, 128 << 20]
 FITTING = [(name, limit) for name in EVERY for limit in BUDGETS if (name, limit) != ("shj", BUDGETS[0])]
 """Every join and budget but for the one that keeps all rows in memory, and says so."""

@@ -28,7 +28,7 @@ def expected(reference: Any, rows: list[tuple[int, int]]) -> Counter[Any]:
 
 
 def online(name: str, rows: list[tuple[int, int]], batch_rows: int, **options: Any) -> Counter[Any]:
-    """The pairs that an operator gives while rows arrive, in batches of one side of at most so many rows."""
+    """The pairs that an operator gives while rows arrive, in batches of one side of at most `batch_rows` rows."""
     spec = EVERY[name](**options)
     schema = {side: pa.schema([("k", pa.int64()), (c, pa.int64())]) for side, c in (("left", "a"), ("right", "b"))}
     out: list[pa.RecordBatch] = []

@@ -98,8 +98,8 @@ def test_pauses_give_what_is_pending_first_and_then_work() -> None:
 
 @pytest.mark.parametrize("rows_per_call", [1, 9, 1000])
 @pytest.mark.parametrize("name", ["diner", "pmj", "xjoin"])
-def test_the_local_host_takes_rows_after_so_many_results(name: str, rows_per_call: int) -> None:
-    """Between two batches that arrive, and in each pause, at most so many rows are given; in all the same ones."""
+def test_the_local_host_takes_rows_after_a_number_of_results(name: str, rows_per_call: int) -> None:
+    """Between two batches that arrive, and in each pause, at most `rows_per_call` rows come; in all the same ones."""
     spec, budget, schemas = _open(name)
     given, since = list[pa.RecordBatch](), [0]
 

@@ -60,7 +60,7 @@ class Killer:
         self.moments: list[str] = []
 
     def run(self, kills: int) -> None:
-        """To the end of input, with so many kills on the way."""
+        """To the end of input, with `kills` kills on the way."""
         end = time.monotonic() + _PATIENCE_S * (kills + 1)
         while not self._one(kills):
             assert time.monotonic() < end, "the pipeline does not get on"

@@ -41,7 +41,7 @@ _FACTOR, _PATIENCE_S = 4.0, 900.0
 
 
 def bursts(rate: float) -> str:
-    """The pace of bursts that bring so many rows a second on average."""
+    """The pace of bursts that bring `rate` rows a second on average."""
     return f"bursty({round(_BURST * 1e6 / rate)}, 8)"
 
 
@@ -82,7 +82,7 @@ class Memory:
 
 
 def run_for(file: Path, paces: Mapping[str, str], seconds: float) -> tuple[Watch, list[tuple[float, int]]]:
-    """The record of a run of so many seconds from its first micro-batch on, and its memory."""
+    """The record of a run of `seconds` seconds from its first micro-batch on, and its memory."""
     before = committed(file)
     with running(file, paces) as process:
         memory = Memory(process.pid)
@@ -145,7 +145,7 @@ def written(place: Path) -> int:
 
 @cache
 def pairs_due(left: int, right: int) -> int:
-    """Shipments among so many whose order is among so many orders."""
+    """The number of the first `right` shipments whose order is among the first `left` orders."""
     table = shipments(rows=ROWS, products=PRODUCTS, seed=SEED).table(0, right)
     return int((table["order_id"].to_numpy() <= left).sum())
 

@@ -1,6 +1,6 @@
 """Broken files: each message as it is written in the file of the same name, and no job of Spark for any of them.
 
-`python -m tests.pipeline.test_broken` writes the messages anew, to be read before they are kept.
+`python -m tests.pipeline.test_broken` writes the messages again, to be read before they are kept.
 """
 
 from __future__ import annotations

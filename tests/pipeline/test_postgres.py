@@ -111,7 +111,7 @@ def test_a_table_that_does_not_fit_is_told_before_anything_runs(spark: SparkSess
         target(postgres, rows, "narrow")
     with pytest.raises(PlanError, match=r"no unique index on .'id'."):
         target(postgres, rows, "loose", key="id")
-    given = {"uri": postgres.url.replace("tester", "nobody"), "table": "x"}
+    given = {"uri": postgres.url.replace("tester", "stranger"), "table": "x"}
     with pytest.raises(ConfigError, match="cannot write to table 'x'") as error:
         sink_postgres.inspect(Target.of(Step("sink", "s", "postgres", given, given, ()), rows, "", ""), True)
     assert PASSWORD not in str(error.value)
@@ -289,17 +289,17 @@ def test_a_lost_checkpoint_is_an_error_and_doubles_nothing(shop: Shop, postgres:
     assert shop.count(table) == 200
 
 
-def test_rows_that_are_read_anew_are_neither_lost_nor_doubled(shop: Shop, postgres: Server, tmp_path: Path) -> None:
+def test_rows_that_are_read_again_are_neither_lost_nor_doubled(shop: Shop, postgres: Server, tmp_path: Path) -> None:
     """The sink's files in the checkpoint are gone: micro-batches begin at 0 again, of another size."""
-    shop.run(table="anew", per="50")
+    shop.run(table="reread", per="50")
     shutil.rmtree(tmp_path / "checkpoint" / "out")
-    assert "wrote with another checkpoint" in shop.refused(table="anew")
-    postgres.execute("TRUNCATE anew")
-    shop.run(table="anew")
-    assert shop.count("anew") == 200
+    assert "wrote with another checkpoint" in shop.refused(table="reread")
+    postgres.execute("TRUNCATE reread")
+    shop.run(table="reread")
+    assert shop.count("reread") == 200
     with pytest.raises(PipelineError, match="sink 'named' writes what sink 'out' of this checkpoint wrote"):
-        shop.run(table="anew", sink="named")
-    assert shop.count("anew") == 200
+        shop.run(table="reread", sink="named")
+    assert shop.count("reread") == 200
 
 
 def test_a_pipeline_of_another_name_repeats_no_micro_batch(shop: Shop, tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Keeps what polars-bio and pyranges answer on random rows, with which test_rivals compares ours.
 
 The tests do not install them: polars-bio holds Polars and Arrow at versions of its own, and pyranges brings a package
-`tests`, which hides this one. With both installed elsewhere, this file run as a program writes their answers anew.
+`tests`, which hides this one. With both installed elsewhere, this file run as a program writes their answers again.
 """
 
 from __future__ import annotations

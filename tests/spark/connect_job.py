@@ -1,4 +1,4 @@
-"""What works over Spark Connect, and what says clearly that it does not: run as a script.
+"""Runs all that works over Spark Connect, and all that is refused with a reason: a script.
 
 `python connect_job.py DIRECTORY OPTIONS [ADDRESS]` prints "all is well" when all of it held; without the address of a
 server, in a server of its own with these options of Java.

@@ -1,4 +1,4 @@
-"""What a process keeps between tasks: by name, in the very state that was stored, not too many and not for too long."""
+"""Values that a process keeps between tasks: by name, in the state that was stored, bounded in number and time."""
 
 from __future__ import annotations
 

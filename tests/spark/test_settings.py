@@ -1,4 +1,4 @@
-"""Where settings come from, without a JVM."""
+"""Sources of settings, without a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a user sets outside the program wins over our defaults, and our joins run with it."""
+"""Settings outside the program win over our defaults, and our joins run with them."""
 
 from __future__ import annotations
 

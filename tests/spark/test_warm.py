@@ -62,7 +62,7 @@ def test_modules_that_a_task_imported_are_not_collected_again(monkeypatch: pytes
     assert len(frozen) == 2
 
 
-def test_a_worker_whose_rows_nobody_wants_any_more_ends_quietly() -> None:
+def test_a_worker_whose_rows_are_no_longer_read_ends_quietly() -> None:
     def worker(sock: object, authenticated: bool) -> int:
         if authenticated:
             raise BrokenPipeError

@@ -78,7 +78,7 @@ def bag(frame: DataFrame) -> Any:
 
 
 def same(spark: SparkSession, query: str, joins: int, reference: str | None = None) -> str:
-    """Assert that a query with so many interval joins gives Spark's columns and rows; its report."""
+    """Assert that a query with `joins` interval joins gives Spark's columns and rows; its report."""
     frame, report = planned(spark, query)
     expected = spark.sql(reference or query)
     assert report.startswith(f"{joins} interval join"), report

@@ -1,4 +1,4 @@
-"""What is recognised as an interval predicate, and that the comparisons keep their meaning; no Spark."""
+"""Recognises interval predicates in SQL, and keeps the meaning of their comparisons; no Spark."""
 
 from __future__ import annotations
 

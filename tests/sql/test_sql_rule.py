@@ -62,7 +62,7 @@ def bag(frame: DataFrame) -> Any:
 
 
 def same(spark: SparkSession, make: Callable[[], DataFrame], *, bins: int = 1) -> str:
-    """Assert that a query with so many joins by bins has Spark's columns and rows; what explain says of it."""
+    """Assert that a query with `bins` joins by bins has Spark's columns and rows; what explain says of it."""
     spark.conf.set(SWITCH, "false")
     sparks = make()
     expected, schema = bag(sparks), sparks.schema

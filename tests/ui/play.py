@@ -108,14 +108,14 @@ def _delivered(second: float, rows: float) -> dict[str, float]:
 
 
 def recorded(seconds: int) -> Watch:
-    """A run of so many seconds that is already over, made in an instant."""
+    """A run of this length that is already over, made in an instant."""
     watch = running(seconds)
     watch.end("ended")
     return watch
 
 
 def running(seconds: int) -> Watch:
-    """A run that goes on and began so many seconds ago."""
+    """A run that goes on and began `seconds` seconds ago."""
     watch = new_watch()
     for second in range(1, seconds + 1):
         step(watch, float(second))

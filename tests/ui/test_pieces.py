@@ -1,4 +1,4 @@
-"""What the page says, without a browser: numbers, colours, columns, charts, HTML that cannot be abused."""
+"""Pieces of the page, without a browser: numbers, colours, columns, charts, HTML that cannot be abused."""
 
 from __future__ import annotations
 

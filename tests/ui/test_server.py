@@ -1,4 +1,4 @@
-"""The server: who may see the page, what it sends, and that samples reach the charts."""
+"""The server: which requests it answers, what it sends, and that samples reach the charts."""
 
 from __future__ import annotations
 

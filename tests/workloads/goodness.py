@@ -1,4 +1,4 @@
-"""How well a sample fits a law: p-values, with rare values pooled so that the chi-square approximation holds."""
+"""Measures how a sample fits a law: p-values, with rare values pooled so that the chi-square approximation holds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every workload promises: the same rows in any batch size, any range, any process; examples that run."""
+"""The guarantees of every workload: the same rows in any batch size, any range, any process; examples that run."""
 
 from __future__ import annotations
 

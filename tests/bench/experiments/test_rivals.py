@@ -109,7 +109,7 @@ def test_who_is_not_done_in_time_is_ended(bench: BenchContext, tmp_path: Path) -
         ended.answered()
 
 
-def test_nobody_goes_on_when_the_run_is_broken_off(bench: BenchContext, tmp_path: Path) -> None:
+def test_no_rival_goes_on_when_the_run_is_broken_off(bench: BenchContext, tmp_path: Path) -> None:
     """Of two that would sleep, one has begun when the signal comes; the other never does."""
 
     def broken_off(number: int, frame: FrameType | None) -> None:

@@ -1,6 +1,6 @@
 """Every algorithm x every relation x every join type on Spark, against the oracle: minutes, so not part of the tests.
 
-`python -m tests.interval.frame.product 300` works through the product in random order for so many seconds, or to its
+`python -m tests.interval.frame.product 300` works through the product in random order for 300 seconds, or to its
 end, each combination with other rows, keys, bounds and partitions; it stops at the first wrong answer.
 """
 

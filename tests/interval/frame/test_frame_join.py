@@ -188,7 +188,7 @@ def test_spark_tells_what_the_native_route_did(spark: SparkSession) -> None:
 
 
 @pytest.mark.parametrize(("algorithm", "how"), [("native", "full"), ("forward_scan", "inner")])
-def test_columns_that_nobody_wants_stay_behind(spark: SparkSession, algorithm: str, how: str) -> None:
+def test_columns_that_are_not_asked_for_are_not_read(spark: SparkSession, algorithm: str, how: str) -> None:
     _, _, l_frame, r_frame = frames(spark, 31, n=40)
     wide = interval_join(l_frame, r_frame, algorithm=algorithm, how=how)
     names = [wide.columns[-1], wide.columns[0]]
@@ -215,7 +215,7 @@ def test_columns_that_are_compared_with_several(spark: SparkSession, algorithm: 
 
 
 def grown(spark: SparkSession, how: str, keep: str, rows: tuple[int, int]) -> Inputs:
-    """A join by 100,000 keys of so many events and of intervals, as planning sees it: samples and numbers of rows."""
+    """A join of events and intervals by 100,000 keys, as planning sees it: samples and numbers of rows."""
     events = spark.range(4096).selectExpr("pmod(xxhash64(id), 100000) as k", "id as start")
     spans = spark.range(4096).selectExpr("pmod(xxhash64(-id), 100000) as k", "id as start", "id + 100 as end")
     options: dict[str, Any] = {"left_interval": ("start", "start"), "closed": ("both", "left"), "on": "k"}

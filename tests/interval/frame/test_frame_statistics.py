@@ -1,4 +1,4 @@
-"""What planning learns of its inputs: true counts, an even sample, and nothing asked twice."""
+"""Statistics of inputs that planning takes: true counts, an even sample, and no job twice."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def expected(
 
 
 def cut(batch: pa.RecordBatch, rows: int) -> Iterator[pa.RecordBatch]:
-    """The batch in pieces of so many rows."""
+    """The batch in pieces of `rows` rows."""
     return (batch.slice(i, rows) for i in range(0, batch.num_rows, rows))
 
 

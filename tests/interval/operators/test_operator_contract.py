@@ -1,4 +1,4 @@
-"""What the specifications say and refuse, what they emit, and how hosts may drive them."""
+"""The contract of interval operators: what specifications print and refuse, what they emit, how hosts drive them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""A log of events as the state of online joins has it, and the answers that every join gave to each of them.
+"""Writes a log of events as the state of online joins has it, and the answers of every join to each of them.
 
-A state is taken up with answers discarded: settled rows are loaded, later events are replayed. A join that gives other
+State is restored with answers discarded: settled rows are loaded, later events are replayed. A join that gives other
 answers, or the same in another order, to the same events would lose pairs or give them twice. So where the order
 changes, `EPOCH` in `bucket_state.py` is raised by one, and `python -m tests.online.frame.golden_log` writes the
-files of this test anew.
+files of this test again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dovetail.joins.online.operators import ALGORITHMS, MULTIWAY
 PLACE = Path(__file__).with_name("golden")
 ANSWERS = PLACE / "answers.json"
 _SCHEMAS = [pa.schema([("k", pa.int64()), ("x", pa.int64()), (name, pa.string())]) for name in "abc"]
-_TURNS, _ROWS = 5, 45
+_ROUNDS, _ROWS = 5, 45
 WAYS = ("replayed", "loaded")
 
 
@@ -45,7 +45,7 @@ def joins() -> Iterator[tuple[str, BucketJoin]]:
 
 
 def log_of(inputs: int) -> Path:
-    """The file of events for so many inputs."""
+    """The file of events of `inputs` inputs."""
     return PLACE / f"events_{inputs}.bin"
 
 
@@ -72,13 +72,13 @@ def answers_of(join: BucketJoin, log: bytes, loads: bool) -> list[str]:
 def events_of(inputs: int) -> Iterator[Event]:
     """Rows of all inputs in turn, pauses, a settlement, and the end."""
     rng = np.random.default_rng(inputs)
-    for turn in range(_TURNS):
+    for number in range(_ROUNDS):
         for side in range(inputs):
             keys, near = rng.integers(0, 12, _ROWS), rng.integers(0, 200, _ROWS)
-            names = [f"{turn}-{n}" for n in range(_ROWS)]
+            names = [f"{number}-{n}" for n in range(_ROWS)]
             columns: list[Any] = [pa.array(keys), pa.array(near), pa.array(names)]
             yield Event("push", side, rows=pa.RecordBatch.from_arrays(columns, schema=_SCHEMAS[side]).serialize())
-        yield Event("settle") if turn == 2 else Event("idle", units=3, times=2)
+        yield Event("settle") if number == 2 else Event("idle", units=3, times=2)
     yield Event("finish")
 
 

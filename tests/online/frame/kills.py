@@ -96,7 +96,7 @@ def run_killed(
     seed: int = 0,
     longest_s: float = 3600.0,
 ) -> Counter[str]:
-    """Kill and start again until each of the phases was hit by so many kills, then let all end; kills by phase."""
+    """Kill and start again until `kills` kills have hit each of the phases, then let all end; kills by phase."""
     end = time.monotonic() + longest_s
     rng, hit, made = random.Random(seed), Counter[str](), lives  # noqa: S311  (moments, not secrets)
     alive = [Life(place, number, phases) for number in range(lives)]

@@ -1,6 +1,6 @@
-"""A process that starts the host of online joins and forks two workers, of which one kills the host between two turns.
+"""Starts the host of online joins and forks two workers, of which one kills the host between two calls.
 
-Run as a script; each worker writes a line of JSON: for each of its turns whether the join was made anew, and the host.
+Run as a script; each worker writes a line of JSON: for each of its calls whether the join was rebuilt, and the host.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 
-from tests.online.frame.test_online_hosted import asked, drained, join_of, turns
+from tests.online.frame.test_online_hosted import asked, calls, drained, join_of
 
 from dovetail.joins.online.events import Piece, pack_events
 from dovetail.spark.hosts.resident.process import start
@@ -31,16 +31,16 @@ def host_pid() -> int:
 
 
 def work(kills: bool) -> list[tuple[bool, int]]:
-    """Six turns of a bucket of its own; before the third one the host dies."""
+    """Six calls of a bucket of its own; before the third one the host dies."""
     join, log, found = join_of("diner"), list[Piece](), list[tuple[bool, int]]()
-    for number, events in enumerate(list(turns(1))[:6]):
+    for number, events in enumerate(list(calls(1))[:6]):
         if number == 2:
             time.sleep(0.5)
             if kills:
                 os.kill(host_pid(), signal.SIGKILL)
             time.sleep(0.5)
-        turn = asked(f"{kills}", f"n{number}", f"n{number + 1}", join, events, lambda: iter(log))
-        found.append((drained(turn)[1]["replayed"], host_pid()))
+        call = asked(f"{kills}", f"n{number}", f"n{number + 1}", join, events, lambda: iter(log))
+        found.append((drained(call)[1]["replayed"], host_pid()))
         log.append(Piece(pack_events(events), settled=False))
     return found
 

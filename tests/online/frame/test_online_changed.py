@@ -187,7 +187,7 @@ def test_a_repeated_micro_batch_may_have_its_rows_in_other_partitions(
 
 
 def in_parts(rows: Any, join: BucketJoin, parts: int, reverses: bool) -> Any:
-    """The rows of a micro-batch from so many partitions of each input."""
+    """The rows of a micro-batch from `parts` partitions of each input."""
     found = []
     for line, schema in zip(rows.to_dict("records"), join.schemas.values(), strict=True):
         batch = pa.ipc.read_record_batch(pa.py_buffer(line["rows"]), schema)
@@ -307,7 +307,7 @@ def test_a_change_waits_for_the_next_micro_batch_unless_nothing_is_owed() -> Non
         for number, join in enumerate([small, small, large, large], start=1):
             query.attempt(join, owed, number, query.rows(number, 2))
             assert query.header["how"][1] == expected[number - 1].memory
-        assert query.rebuilt == (5 if owed == "idle" else 4)  # each run is a new one, and makes its join anew
+        assert query.rebuilt == (5 if owed == "idle" else 4)  # each run is a new one, and rebuilds its join
         assert query.header["coming"] is None
 
 

@@ -61,7 +61,7 @@ def call_of(
 class Joins(Pool[Any]):
     """Running joins of this process."""
 
-    def turn(
+    def call(
         self,
         name: str,
         before: str,
@@ -77,11 +77,11 @@ class Joins(Pool[Any]):
 def asked(
     name: str, before: str, after: str, join: BucketJoin, events: Sequence[Event], log: Log, in_order: bool = True
 ) -> Answers:
-    """A turn in the resident process."""
+    """The answers of a call in the resident process."""
     return run_call(call_of(name, before, after, join, events), log, in_order)
 
 
-def turns(seed: int) -> Iterator[list[Event]]:
+def calls(seed: int) -> Iterator[list[Event]]:
     """Micro-batches: rows of both sides, pauses, settlements, and the end."""
     rng, at = np.random.default_rng(seed), [0, 0]
     while at[0] < ROWS or at[1] < ROWS:
@@ -99,12 +99,12 @@ def turns(seed: int) -> Iterator[list[Event]]:
 
 
 def played(pool: Any, join: BucketJoin, seed: int, forgetful: bool) -> tuple[list[list[bytes]], list[dict[str, Any]]]:
-    """The answers and the reports of every turn; if forgetful, each turn begins with a replay of all before it."""
+    """The answers and the reports of every call; if forgetful, each call begins with a replay of all before it."""
     log: list[Piece] = []
     given, reports, nonce = [], [], ""
-    for number, events in enumerate(turns(seed)):
-        turn = pool(f"{seed}", "" if forgetful else nonce, f"n{number}", join, events, lambda: iter(log))
-        answers, report = drained(turn)
+    for number, events in enumerate(calls(seed)):
+        call = pool(f"{seed}", "" if forgetful else nonce, f"n{number}", join, events, lambda: iter(log))
+        answers, report = drained(call)
         given.append(answers)
         reports.append(report)
         log.append(Piece(pack_events(events), settled=False))
@@ -112,27 +112,27 @@ def played(pool: Any, join: BucketJoin, seed: int, forgetful: bool) -> tuple[lis
     return given, reports
 
 
-def drained(turn: Any) -> tuple[list[bytes], dict[str, Any]]:
+def drained(call: Any) -> tuple[list[bytes], dict[str, Any]]:
     answers = []
     while True:
         try:
-            answers.append(bytes(next(turn)))
+            answers.append(bytes(next(call)))
         except StopIteration as end:
             return answers, end.value
 
 
 def rows_of(join: BucketJoin, given: list[list[bytes]]) -> Bag:
     schema = join.spec().layout(join.schemas).schema
-    batches = [pa.ipc.read_record_batch(pa.py_buffer(data), schema) for turn in given for data in turn]
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(data), schema) for call in given for data in call]
     return bag([row for batch in batches for row in batch.to_pylist()])
 
 
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
-def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str) -> None:
+def test_a_join_rebuilt_from_its_events_goes_on_as_before(algorithm: str) -> None:
     join = join_of(algorithm)
-    lasting, reports = played(Joins().turn, join, 1, forgetful=False)
-    again, others = played(Joins().turn, join, 1, forgetful=True)
+    lasting, reports = played(Joins().call, join, 1, forgetful=False)
+    again, others = played(Joins().call, join, 1, forgetful=True)
     assert lasting == again
     assert rows_of(join, lasting) == PAIRS
     assert [report["replayed"] for report in reports] == [True] + [False] * (len(reports) - 1)
@@ -169,12 +169,12 @@ def test_a_bucket_that_moves_to_another_executor_reads_its_live_rows_once_and_jo
 
 
 def played_within(most: int, memory: int) -> Counter[str]:
-    """How often each of three joins was rebuilt, in a pool whose values may hold so much; their answers are right."""
+    """Rebuilds of three joins in a pool whose values may hold `most` bytes; their answers are right."""
     pool, join = Joins(), join_of("diner", memory)
     logs: dict[str, list[Piece]] = {name: [] for name in "abc"}
     given: dict[str, list[list[bytes]]] = {name: [] for name in "abc"}
     rebuilt = Counter[str]()
-    for number, events in enumerate(turns(5)):
+    for number, events in enumerate(calls(5)):
         for name, log in logs.items():
             stamps = f"n{number - 1}" if number else "", f"n{number}"
             call = call_of(name, *stamps, join, events)._replace(most=most)
@@ -182,7 +182,7 @@ def played_within(most: int, memory: int) -> Counter[str]:
             given[name].append(answers)
             rebuilt[name] += report["replayed"]
             log.append(Piece(pack_events(events), settled=False))
-    assert all(rows_of(join, turns) == PAIRS for turns in given.values())
+    assert all(rows_of(join, calls) == PAIRS for calls in given.values())
     return rebuilt
 
 
@@ -199,17 +199,17 @@ def test_what_was_not_stored_is_not_taken_up() -> None:
     pool, join = Joins(), join_of("diner")
     rows = [Event("push", 0, rows=LEFT.combine_chunks().to_batches()[0].serialize())]
     mates = [Event("push", 1, rows=RIGHT.combine_chunks().to_batches()[0].serialize())]
-    drained(pool.turn("b", "", "one", join, rows, lambda: []))
-    _, lost = drained(pool.turn("b", "one", "lost", join, mates, lambda: []))
-    answers, report = drained(pool.turn("b", "one", "two", join, mates, lambda: [Piece(pack_events(rows), False)]))
+    drained(pool.call("b", "", "one", join, rows, lambda: []))
+    _, lost = drained(pool.call("b", "one", "lost", join, mates, lambda: []))
+    answers, report = drained(pool.call("b", "one", "two", join, mates, lambda: [Piece(pack_events(rows), False)]))
     assert not lost["replayed"]
     assert report["replayed"]
     assert report["counts"] == lost["counts"]
-    abandoned = pool.turn("b", "two", "three", join, [Event("finish")], lambda: [])
+    abandoned = pool.call("b", "two", "three", join, [Event("finish")], lambda: [])
     next(abandoned)
     abandoned.close()
     log = [Piece(pack_events(events), False) for events in (rows, mates)]
-    rest, report = drained(pool.turn("b", "two", "three", join, [Event("finish")], lambda: log))
+    rest, report = drained(pool.call("b", "two", "three", join, [Event("finish")], lambda: log))
     assert report["replayed"]
     assert rows_of(join, [answers, rest]) == PAIRS
 
@@ -218,7 +218,7 @@ def test_what_was_not_stored_is_not_taken_up() -> None:
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
 @pytest.mark.parametrize("memory", [32 << 10, 4 << 20])
 def test_rows_leave_a_join_that_lives_on_as_they_leave_its_state(algorithm: str, memory: int) -> None:
-    """One join lives on, the other is made anew from the pieces that stay; comparisons are those of new rows."""
+    """One join lives on, the other is rebuilt from the pieces that stay; comparisons are those of new rows."""
     pool, join, pieces = Joins(), join_of(algorithm, memory), list[tuple[Piece, int]]()
     nonce, step = "", 40
     for number, start in enumerate(range(0, ROWS, step)):
@@ -228,9 +228,9 @@ def test_rows_leave_a_join_that_lives_on_as_they_leave_its_state(algorithm: str,
         parts = [t.slice(start, step).combine_chunks().to_batches()[0] for t in (LEFT, RIGHT)]
         events = [*(Event("push", side, rows=part.serialize()) for side, part in enumerate(parts)), Event("settle")]
         log = [piece for piece, _ in pieces]
-        living = pool.turn("on", nonce, f"n{number}", join, events, lambda log=log: log, leaving)
-        anew = pool.turn("anew", "", "", join, events, lambda log=log: log)
-        (given, report), (other, _) = drained(living), drained(anew)
+        living = pool.call("on", nonce, f"n{number}", join, events, lambda log=log: log, leaving)
+        rebuilt = pool.call("rebuilt", "", "", join, events, lambda log=log: log)
+        (given, report), (other, _) = drained(living), drained(rebuilt)
         assert report["replayed"] == (number == 0)
         assert rows_of(join, [given]) == rows_of(join, [other]), number
         pieces.append((Piece(pack_events(events[:2]), settled=True), sum(part.num_rows for part in parts)))
@@ -239,7 +239,7 @@ def test_rows_leave_a_join_that_lives_on_as_they_leave_its_state(algorithm: str,
 
 
 @pytest.mark.parametrize("algorithm", list(ALGORITHMS))
-def test_a_join_made_anew_from_settled_rows_compares_none_of_them(algorithm: str) -> None:
+def test_a_join_rebuilt_from_settled_rows_compares_none_of_them(algorithm: str) -> None:
     join, running = join_of(algorithm), Running(join_of(algorithm))
     tables = [table.combine_chunks().to_batches()[0] for table in (LEFT, RIGHT)]
     rows = [Event("push", side, rows=table.serialize()) for side, table in enumerate(tables)]
@@ -271,7 +271,7 @@ def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.
 @pytest.mark.usefixtures("host")
 def test_the_host_gives_what_a_pool_gives() -> None:
     join = join_of("diner")
-    here, _ = played(Joins().turn, join, 2, forgetful=False)
+    here, _ = played(Joins().call, join, 2, forgetful=False)
     there, reports = played(asked, join, 2, forgetful=False)
     assert here == there
     assert sum(report["replayed"] for report in reports) == 1
@@ -298,22 +298,22 @@ def test_a_disk_that_cannot_be_written_is_named(tmp_path: Path, monkeypatch: pyt
         drained(asked("x", "", "one", join_of("diner"), push, lambda: []))
 
 
-def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
+def test_a_host_that_dies_in_a_call_is_replaced_without_repeated_answers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(tmp_path / "host"))
     listener.listen()
     join = join_of("diner")
-    events = [event for turn in turns(3) for event in turn]
+    events = [event for call in calls(3) for event in call]
 
     def die_early() -> None:
         with listener.accept()[0] as sock:
             receive(sock)
-            turn = Joins().turn("x", "", "one", join, events, lambda: [])
+            call = Joins().call("x", "", "one", join, events, lambda: [])
             for _ in range(2):
-                send(sock, ("answer", next(turn)))
-            turn.close()
+                send(sock, ("answer", next(call)))
+            call.close()
 
     thread = threading.Thread(target=die_early)
     thread.start()
@@ -329,18 +329,18 @@ def test_a_host_that_dies_in_a_turn_is_replaced_without_repeated_answers(
 def test_answers_of_a_join_that_lives_on_come_once_though_another_gives_them_in_another_order(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held: int
 ) -> None:
-    """They are held back until the turn is complete: in memory, or on disk if there are many."""
+    """They are held back until the call is complete: in memory, or on disk if there are many."""
     monkeypatch.setattr(client, "_HELD_BYTES", held)
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(str(tmp_path / "host"))
     listener.listen()
-    join, events = join_of("diner"), [event for turn in turns(3) for event in turn]
+    join, events = join_of("diner"), [event for call in calls(3) for event in call]
 
     def die_early() -> None:
         with listener.accept()[0] as sock:
             receive(sock)
-            answers = list(Joins().turn("x", "", "one", join, events, lambda: []))
+            answers = list(Joins().call("x", "", "one", join, events, lambda: []))
             for answer in answers[-3:]:
                 send(sock, ("answer", answer))
 
@@ -357,7 +357,7 @@ def test_answers_of_a_join_that_lives_on_come_once_though_another_gives_them_in_
 @pytest.mark.usefixtures("host")
 def test_answers_that_are_held_back_on_disk_are_all_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "_HELD_BYTES", 1000)
-    join, events = join_of("diner"), [event for turn in turns(3) for event in turn]
+    join, events = join_of("diner"), [event for call in calls(3) for event in call]
     given, _ = drained(asked("x", "", "one", join, events, lambda: [], in_order=False))
     assert sum(map(len, given)) > 2000
     assert rows_of(join, [given]) == PAIRS
@@ -380,7 +380,7 @@ def test_the_host_process_ends_with_its_parent(tmp_path: Path) -> None:
     address = Path(parent.stdout.readline().strip())
     assert address.parent.stat().st_mode & 0o777 == 0o700
     join = join_of("diner")
-    events = next(turns(1))
+    events = next(calls(1))
     os.environ[ADDRESS] = str(address)
     try:
         _, report = drained(asked("y", "", "one", join, events, lambda: []))
@@ -411,9 +411,9 @@ def test_a_host_that_dies_is_started_again_once_for_all_workers(tmp_path: Path) 
             found = [json.loads(starter.stdout.readline()) for _ in range(2)]
         finally:
             starter.kill()
-    for turns_of_one in found:
-        assert [anew for anew, _ in turns_of_one] == [True, False, True, False, False, False]
-        assert len({host for _, host in turns_of_one[2:]}) == 1
+    for calls_of_one in found:
+        assert [rebuilt for rebuilt, _ in calls_of_one] == [True, False, True, False, False, False]
+        assert len({host for _, host in calls_of_one[2:]}) == 1
     assert found[0][-1] == found[1][-1]
     assert found[0][0][1] != found[0][-1][1]
 

@@ -113,7 +113,7 @@ def test_state_of_a_long_stream_stays_as_it_is(make: Any, owed: str) -> None:
     assert sink.metrics.value("bucket_rows") == 80 * 20 * len(join.names)
 
 
-def test_pieces_are_few_where_nothing_leaves_and_make_the_join_anew() -> None:
+def test_pieces_are_few_where_nothing_leaves_and_rebuild_the_join() -> None:
     join, given = two(1 << 20), list[dict[str, Any]]()
     schema = join.spec().layout(join.schemas).schema
     stored: dict[Any, Any] = {}

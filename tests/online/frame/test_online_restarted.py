@@ -72,7 +72,7 @@ def near(feed: Feed) -> Counter[tuple[int, int]]:
 
 
 def test_a_micro_batch_that_the_sink_has_is_repeated_with_other_partitions(spark: SparkSession, tmp_path: Path) -> None:
-    """Which pairs are owed to the end must not depend on the order in which rows come."""
+    """The pairs that come at the end must not depend on the order in which rows come."""
     feed, ledger = Feed(tmp_path, rows=300), Ledger(fails_after=1)
     for last in (False, False, True):
         feed.add(last)

@@ -1,4 +1,4 @@
-"""What goes wrong around an online join: disks that are full or slow, a source that never resumes, changed rows."""
+"""Failures around an online join: disks that are full or slow, a source that never resumes, changed rows."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def test_a_full_disk_fails_the_micro_batch_and_its_next_attempt_goes_on(
     def full(fd: int, data: Any, offset: int) -> int:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    turns = [pushes(0, 200), pushes(200, 200), [Event("finish")]]
-    for number, events in enumerate(turns):
+    calls = [pushes(0, 200), pushes(200, 200), [Event("finish")]]
+    for number, events in enumerate(calls):
         if number == 1:
             monkeypatch.setattr(os, "pwrite", full)
             with pytest.raises(ConfigError, match=r"no room to spill in .* free space there"):
-                drained(pool.turn("b", before, "lost", join, events, lambda: iter(log)))
+                drained(pool.call("b", before, "lost", join, events, lambda: iter(log)))
             monkeypatch.setattr(os, "pwrite", real)
-        answers, report = drained(pool.turn("b", before, f"n{number}", join, events, lambda: iter(log)))
+        answers, report = drained(pool.call("b", before, f"n{number}", join, events, lambda: iter(log)))
         assert report["replayed"] == (number < 2)
         given.append(answers)
         log.append(Piece(pack_events(events), settled=False))

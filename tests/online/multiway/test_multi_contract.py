@@ -1,4 +1,4 @@
-"""What multiway joins are told and give: trees, names, nulls, text keys, bands, budgets, state, metrics."""
+"""The contract of multiway joins: trees, names, nulls, text keys, bands, budgets, state, metrics."""
 
 from __future__ import annotations
 
@@ -240,7 +240,7 @@ def test_hosts_must_keep_the_contract() -> None:
     with Miner(inputs=tuple(SHOP), on=ON).open(MemoryBudget(1 << 20), schemas) as operator:
         assert list(operator.push("orders", batch)) == []
         with pytest.raises(OperatorError, match="not one of"):
-            list(operator.push("nobody", batch))
+            list(operator.push("unknown", batch))
         with pytest.raises(OperatorError, match="schema"):
             list(operator.push("items", batch))
         assert list(operator.finish()) == []

@@ -78,7 +78,7 @@ def test_one_key_in_all_inputs_needs_no_copies_and_others_as_few_as_can_be() -> 
 
 @pytest.mark.parametrize("algorithm", ["mjoin", "miner"])
 @pytest.mark.parametrize("tree", ["sstar3", "chain3", "doubles", "both"])
-def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str, tree: str) -> None:
+def test_a_join_rebuilt_from_its_events_goes_on_as_before(algorithm: str, tree: str) -> None:
     on: tuple[Any, ...] = (TREES | BANDS)[tree]
     tables = tables_of(on, 60)
     join = bucket_join(on, tables, algorithm)
@@ -86,17 +86,17 @@ def test_a_join_made_anew_from_its_events_goes_on_as_before(algorithm: str, tree
     assert lasting == again
     case = MultiCase(tables, Miner(inputs=tuple(tables), on=on), ())
     schema = join.spec().schema(join.schemas)
-    batches = [pa.ipc.read_record_batch(pa.py_buffer(data), schema) for turn in lasting for data in turn]
+    batches = [pa.ipc.read_record_batch(pa.py_buffer(data), schema) for call in lasting for data in call]
     assert combinations_of(batches, case) == case.expected()
 
 
 def _played(join: BucketJoin, tables: dict[str, pa.Table], forgetful: bool) -> list[list[bytes]]:
     pool, log, nonce, given = Joins(), list[Piece](), "", []
     steps = [_rows(tables, start) for start in range(0, 60, 15)]
-    turns = [events for some in steps for events in (some, [Event("idle", units=3, times=2)], [Event("settle")])]
-    for number, events in enumerate([*turns, [Event("finish")]]):
-        turn = pool.turn("x", "" if forgetful else nonce, f"n{number}", join, events, lambda: iter(log))
-        answers = [bytes(answer) for answer in turn]
+    calls = [events for some in steps for events in (some, [Event("idle", units=3, times=2)], [Event("settle")])]
+    for number, events in enumerate([*calls, [Event("finish")]]):
+        call = pool.call("x", "" if forgetful else nonce, f"n{number}", join, events, lambda: iter(log))
+        answers = [bytes(answer) for answer in call]
         given.append(answers)
         log.append(Piece(pack_events(events), settled=False))
         nonce = f"n{number}"

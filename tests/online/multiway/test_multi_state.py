@@ -1,4 +1,4 @@
-"""What MINER keeps in memory, against plain recounts: ordered indexes, regions, the order of probes."""
+"""MINER's state in memory against plain recounts: ordered indexes, regions, the order of probes."""
 
 from __future__ import annotations
 

@@ -55,13 +55,13 @@ class Case:
         return predict(self.algorithm, setting, self._sizes())
 
     def run(self, seed: int = 1, warm: int = 14, measured: int = 10) -> Rate:
-        """What the operator counts, over a stream of so many times the waiting rows."""
+        """What the operator counts, over a stream of a multiple of the waiting rows."""
         per_row = 1 if self.algorithm == "inlj" else self.waiting
         length = (2000, 6000) if self.algorithm == "inlj" else (warm * per_row, measured * per_row)
         return service_rate(self.join(), self.stream(seed), *length)
 
     def stream(self, seed: int) -> Keys:
-        """Keys of the stream; the most wanted master row is number 0."""
+        """Keys of the stream; the most frequent master row is number 0."""
         law, rng = ZipfLaw(self.rows, self.exponent, "integral"), np.random.default_rng(seed)
         return lambda n: law.ranks(rng, n) - 1
 

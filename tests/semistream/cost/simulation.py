@@ -10,7 +10,7 @@ from dovetail.joins.semistream.cost.steady import Steady, _solved, of_window
 
 
 def stream(rows: int, exponent: float, n: int, segment_rows: int, seed: int) -> I64:
-    """Segments that n tuples ask for, rows lying most wanted first, by inversion of the integral power law."""
+    """Segments that n tuples ask for, most frequent rows first, by inversion of the integral power law."""
     u, top = np.random.default_rng(seed).random(n), np.log(rows + 1.0)
     g = 1.0 - exponent
     x = np.exp(u * top) if abs(g) < 1e-9 else np.exp(np.log1p(u * np.expm1(g * top)) / g)

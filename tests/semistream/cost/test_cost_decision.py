@@ -1,4 +1,4 @@
-"""What is decided for a request: the cache's threshold beside the sizes, and reads as the store makes them."""
+"""Decisions for a request: the cache's threshold beside the sizes, and reads as the store makes them."""
 
 from __future__ import annotations
 

@@ -111,7 +111,7 @@ def test_the_most_wanted_segments_can_be_taken_out() -> None:
     assert none.largest == 0
 
 
-def test_segments_that_nobody_asks_for_are_only_counted() -> None:
+def test_segments_that_are_never_loaded_are_only_counted() -> None:
     found = grouped(np.array([0.5, 0.0, 0.5, 0.0]))
     assert (found.n_segments, float(found.count.sum())) == (4, 2)
     assert grouped(np.zeros(3)).count.size == 0

@@ -22,7 +22,7 @@ M = 50 * 2**20
 
 
 def keeping(rows: int, segment: int = 500) -> Sizes:
-    """So many rows pinned, cached or resident beside segments of so many, where a page is a row."""
+    """`rows` rows pinned, cached or resident beside segments of `segment` rows, where a page is a row."""
     return Sizes(per_segment=segment, pinned=rows, cached=rows, resident=rows // segment)
 
 
@@ -198,7 +198,7 @@ def test_r_meshjoin_in_one_part_is_meshjoin_and_parts_share_a_read() -> None:
     assert eight.loads_per_tuple == pytest.approx(one.loads_per_tuple, rel=0.01)
 
 
-def test_rows_that_nobody_wants_cost_an_index_driven_join_nothing() -> None:
+def test_rows_that_are_never_looked_up_cost_an_index_driven_join_nothing() -> None:
     wanted = source(200_000, 0.5)
     shares = np.diff(wanted.distribution.share(np.arange(200_001.0)))
     padded = replace(wanted, distribution=Empirical(400_000, shares))

@@ -1,4 +1,4 @@
-"""When planning takes a plain hash join: the master data fits in half of memory, and enough rows ask for it."""
+"""Planning takes a plain hash join when the master data fits in half of memory, and enough rows ask for it."""
 
 from __future__ import annotations
 

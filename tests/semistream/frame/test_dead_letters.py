@@ -1,4 +1,4 @@
-"""Dead letters: each row without a match is in the directory once, whoever shares it and whatever is repeated."""
+"""Dead letters: each row without a match is in the directory once, whatever shares it and whatever is repeated."""
 
 from __future__ import annotations
 

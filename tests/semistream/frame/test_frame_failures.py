@@ -39,7 +39,7 @@ def words(frame: DataFrame) -> Counter[Any]:
 def check_batch(
     spark: SparkSession, store: MasterStore, harm: Callable[[], Any], repair: Callable[[], Any], reason: str
 ) -> None:
-    """A planned join, and one planned anew, fail while there is harm; the same plan works before and after."""
+    """A planned join, and one planned again, fail while there is harm; the same plan works before and after."""
 
     def enriched() -> DataFrame:
         rows = spark.createDataFrame(numbers(0, 60)).coalesce(1)
@@ -114,7 +114,7 @@ def other_schema(pages: Path) -> None:
 
 
 def not_to_be_opened(pages: Path) -> None:
-    """A new generation whose rows may not be opened; as root, who may open all, by a link that leads to itself."""
+    """A new generation whose rows cannot be opened; for root, which may open all, a link that leads to itself."""
     page_store(pages, MASTER)
     rows = next((pages / "generation-2").glob("*.rows"))
     if os.geteuid():

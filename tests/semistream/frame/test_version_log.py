@@ -1,4 +1,4 @@
-"""The log of versions: one entry a batch, whoever asks first, and the same for ever after."""
+"""The log of versions: one entry a batch, whichever task asks first, and the same ever after."""
 
 from __future__ import annotations
 

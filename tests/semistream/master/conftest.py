@@ -1,4 +1,4 @@
-"""Real servers for the tests, run by whoever runs them: PostgreSQL from a PyPI package, others from Debian."""
+"""Real servers for the tests, run as the same user: PostgreSQL from a PyPI package, others from Debian."""
 
 from __future__ import annotations
 

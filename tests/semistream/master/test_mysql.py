@@ -265,7 +265,7 @@ def test_passwords_are_never_shown(mariadb: MariaDb, store: MasterStore) -> None
     again = pickle.loads(pickle.dumps(store))  # noqa: S301  (pickled here)
     assert (again, hash(again)) == (store, hash(store))
     shown = [repr(store), str(store), store.explain(), repr(store.source), str(store.source)]
-    wrong = mariadb.url.replace("tester", "nobody")
+    wrong = mariadb.url.replace("tester", "stranger")
     for url in (wrong, wrong.replace(str(mariadb.port), "1")):
         with pytest.raises(ConfigError) as caught:
             MasterStore.mysql(url, "t", "k")

@@ -114,7 +114,7 @@ def test_what_is_not_there_or_is_something_else(tmp_path: Path) -> None:
 
 @contextmanager
 def not_root() -> Iterator[None]:
-    """Root may read everything: be somebody else for a while."""
+    """Root may read everything: be another user for a while."""
     user = os.geteuid()
     if user == 0:
         os.seteuid(65534)

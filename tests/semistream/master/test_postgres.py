@@ -305,7 +305,7 @@ def test_a_server_that_stops_is_an_error_and_a_server_that_is_back_is_read_on(
     assert pages.read(2, 1).equals(before)
     postgres.stop()
     postgres.start()
-    assert pages.read(2, 1).equals(before), "a lost connection is made anew in the read itself"
+    assert pages.read(2, 1).equals(before), "a lost connection is made again in the read itself"
     postgres.stop()
     postgres.start()
     postgres.execute(*rows(1))
@@ -319,7 +319,7 @@ def test_passwords_are_never_shown(postgres: Server, store: MasterStore) -> None
     assert (again, hash(again)) == (store, hash(store))
     assert read(again, 0, 1).num_rows == 64
     shown = [repr(store), str(store), store.explain(), repr(store.source), str(store.source)]
-    wrong = postgres.url.replace("tester", "nobody")
+    wrong = postgres.url.replace("tester", "stranger")
     option = f"postgresql://tester@127.0.0.1:{postgres.port}/nowhere?password={quote(PASSWORD, safe='')}"
     for url in (wrong, option, wrong.replace(str(postgres.port), "1")):
         with pytest.raises(ConfigError) as caught:

@@ -241,7 +241,7 @@ def test_a_place_that_has_no_page_file_is_said_so(server: ObjectStore) -> None:
     with pytest.raises(ConfigError, match=r"strange\.txt"):
         write_pages(place_in(server), rows(50), "k")
     wrong = Remote(
-        "s3a://data/other", S3Access(server.endpoint, "us-east-1", "nobody", "x", path_style=True, ssl=False)
+        "s3a://data/other", S3Access(server.endpoint, "us-east-1", "stranger", "x", path_style=True, ssl=False)
     )
     with pytest.raises(ConfigError, match="s3a://data/other"):
         write_pages(wrong, rows(50), "k")

@@ -216,7 +216,7 @@ def test_versions_stay_when_nothing_is_written(tmp_path: Path) -> None:
         assert len(versions) == 1
 
 
-def test_reads_are_of_one_version_while_somebody_writes(tmp_path: Path) -> None:
+def test_reads_are_of_one_version_during_writes(tmp_path: Path) -> None:
     path = tmp_path / "m.db"
     create(path, some_rows(0, 0), {"k": "INTEGER PRIMARY KEY", "stamp": "INTEGER"})
     with closing(sqlite3.connect(path)) as connection:

@@ -1,4 +1,4 @@
-"""What the models and the sources say of loads and rates, counted: real operators, simulated reads."""
+"""Loads and rates of real operators with simulated reads, against the models and the sources."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def test_the_adaptive_cache_is_nearly_perfect_and_alone_recovers_from_a_replaced
     assert random[-1] < 0.7 * random[1]
 
 
-def test_master_rows_that_nobody_asks_for() -> None:
+def test_master_rows_that_are_never_looked_up() -> None:
     n, rows, slots = 40_000, 100, 20_000
 
     def rates(size: int) -> tuple[float, float]:

@@ -47,7 +47,7 @@ def known(expression: str, plan: str = DOC) -> Properties:
         ('general-eq(data(child($$1, "a")), 2)', single("boolean")),
         ("to(1, 3)", Properties("many", type="integer")),
         ("sequence(1, $$1)", Properties()),
-        ("some-function-nobody-knows($$1)", Properties()),
+        ("an-unknown-function($$1)", Properties()),
         ('evaluate("a[1]", .=$$1)', Properties("many", True, True, True, "element_node")),
         ('evaluate("if ($x) then 1 else 2", x=$$1)', Properties()),
         ('sort-distinct-nodes-asc-or-atomics(parent(child($$1, "a"), node()))',
@@ -67,7 +67,7 @@ def gathered(item: str, body: str, below: str = "EMPTY-TUPLE-SOURCE") -> Propert
 
 
 ORDERED = Properties("many", True, True, True, "element_node")
-ANYHOW = Properties("many", False, False, False, "element_node")
+UNORDERED = Properties("many", False, False, False, "element_node")
 
 
 @pytest.mark.parametrize(
@@ -78,9 +78,9 @@ ANYHOW = Properties("many", False, False, False, "element_node")
         ("$$1", 'SELECT( boolean($$1) ) DATASCAN( collection("/c"), $$1, "/a" )', ORDERED),
         ("$$2", 'ASSIGN( $$2:child($$1, "b") ) DATASCAN( collection("/c"), $$1, "/a" )', ORDERED),
         ("$$2", 'UNNEST( $$2:child($$1, "b") ) DATASCAN( collection("/c"), $$1, "/a" )', ORDERED),
-        ("$$1", 'UNNEST( $$2:child($$1, "b") ) DATASCAN( collection("/c"), $$1, "/a" )', ANYHOW),
-        ("$$2", 'DATASCAN( collection("/d"), $$2, "/b" ) DATASCAN( collection("/c"), $$1, "/a" )', ANYHOW),
-        ("$$1", 'ORDER( data($$1) ) DATASCAN( collection("/c"), $$1, "/a" )', ANYHOW),
+        ("$$1", 'UNNEST( $$2:child($$1, "b") ) DATASCAN( collection("/c"), $$1, "/a" )', UNORDERED),
+        ("$$2", 'DATASCAN( collection("/d"), $$2, "/b" ) DATASCAN( collection("/c"), $$1, "/a" )', UNORDERED),
+        ("$$1", 'ORDER( data($$1) ) DATASCAN( collection("/c"), $$1, "/a" )', UNORDERED),
         ('child(child($$1, "b"), "c")', 'UNNEST( $$1:descendant($$0, "a") ) ASSIGN( $$0:doc("x.xml") )',
          Properties("many", False, True, False, "element_node")),
         ("1", 'SELECT( false )', Properties("optional", True, True, True, "integer")),

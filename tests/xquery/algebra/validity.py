@@ -1,4 +1,4 @@
-"""Whether a plan holds together: each variable is defined once, and used only where it is a field of the tuples."""
+"""Checks that a plan is valid: each variable is defined once, and used only where it is a field of the tuples."""
 
 from __future__ import annotations
 

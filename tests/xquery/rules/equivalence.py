@@ -1,4 +1,4 @@
-"""What is compared: direct evaluation of a query, its first plan, and the plan after each single rewriting."""
+"""Compares direct evaluation of a query, its first plan, and the plan after each single rewriting."""
 
 from __future__ import annotations
 

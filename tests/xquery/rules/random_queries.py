@@ -1,6 +1,6 @@
 """Random queries over the sample world: clauses, paths, predicates, joins and aggregates put together by chance.
 
-`python -m tests.xquery.rules.random_queries N [SEED]` checks so many queries and says which rules fired how often.
+`python -m tests.xquery.rules.random_queries N [SEED]` checks N queries and says which rules fired how often.
 """
 
 from __future__ import annotations

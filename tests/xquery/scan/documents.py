@@ -73,7 +73,7 @@ class Documents:
         self.rng = random.Random(seed)  # noqa: S311  (test data)
 
     def some(self, choices: tuple[str, ...], most: int) -> str:
-        """Up to so many of the choices, one after the other."""
+        """Up to `most` of the choices, one after the other."""
         return "".join(self.rng.choice(choices) for _ in range(self.rng.randint(0, most)))
 
     def document(self) -> str:

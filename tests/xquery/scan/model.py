@@ -1,4 +1,4 @@
-"""What a scan means, said plainly: the document as a tree by expat, rows and values by walking it."""
+"""Defines a scan plainly: the document as a tree by expat, rows and values by walking it."""
 
 from __future__ import annotations
 
@@ -61,9 +61,9 @@ def text_of(node: Element) -> str:
 def xml_of(node: Element, outer: dict[str, str] | None = None) -> str:
     """The element as the xml output method writes it."""
     known = {} if outer is None else outer
-    news = {p: u for p, u in node.scope.items() if p != "xml" and known.get(p, "") != u}
+    added = {p: u for p, u in node.scope.items() if p != "xml" and known.get(p, "") != u}
     parts = [f"<{node.name}"]
-    parts += [f' xmlns{":" * bool(p)}{p}="{_escaped(u, True)}"' for p, u in sorted(news.items())]
+    parts += [f' xmlns{":" * bool(p)}{p}="{_escaped(u, True)}"' for p, u in sorted(added.items())]
     parts += [f' {name}="{_escaped(value, True)}"' for name, value in node.attributes]
     inside = "".join(_child(child, node.scope) for child in node.children)
     return "".join(parts) + (f">{inside}</{node.name}>" if inside else "/>")

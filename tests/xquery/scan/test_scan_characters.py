@@ -1,4 +1,4 @@
-"""Which characters may stand in text, begin a name and go on in one: every border of the productions of XML 1.0."""
+"""Characters that may stand in text, begin a name and continue one: every border of the productions of XML 1.0."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is not well-formed, not decodable or not safe is refused with file and line."""
+"""Refuses input that is not well-formed, not decodable or not safe, with file and line."""
 
 from __future__ import annotations
 
