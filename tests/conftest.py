@@ -5,6 +5,9 @@ the next ones, so that n runs take all; n is at most 10. A run of the whole suit
 parameters, one in twelve of the tests on Spark, which take seconds each, and one in four of those of `bench/`; a run of
 named files takes all of these. `--sample NUMBER`, which every run prints, repeats a choice. A test marked `slow` kills
 processes, starts clusters or takes large inputs: `pytest --slow` runs just these, `pytest --all` everything.
+
+Tests that need MariaDB, Redis or Chromium are skipped where these are missing. With `DOVETAIL_SKIPS=fail`, which
+`.ci/run` sets where it can install them, a skipped test is a failed one.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ import os
 import secrets
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,6 +86,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         seen[test] += 1
     config.hook.pytest_deselected(items=left)
     items[:] = kept
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """The report of a step of a test; of a skipped one a failure, if nothing may be skipped."""
+    report = yield
+    if report.skipped and os.environ.get("DOVETAIL_SKIPS") == "fail":
+        report.outcome, report.longrepr = "failed", f"{report.longrepr}: skipped, which DOVETAIL_SKIPS=fail forbids"
+    return report
 
 
 def _one_in(item: pytest.Item) -> int:
