@@ -175,10 +175,10 @@ def test_prices_are_finite_ranked_and_never_below_the_pairs(
     for p in choice.prices:
         assert p.comparisons >= p.rows * (1 - 1e-9) >= 0
         assert p.spills == (p.needed_frames > p.available_frames)
-        assert p.frames_read >= 0
-        assert (p.frames > 0) == p.spills
+        assert (p.frames_written > 0) == p.spills
+        assert 0 <= p.frames_read <= (p.frames if p.spills else 0)
         assert p.seconds is not None
-        assert 0 <= p.seconds < float("inf")
+        assert 0 < p.seconds < float("inf")
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)

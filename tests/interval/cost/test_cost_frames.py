@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
@@ -23,6 +24,7 @@ from dovetail.joins.interval.cost import (
     TimeSweepCost,
     freed_share,
 )
+from dovetail.joins.interval.cost.model import Phases
 
 MEMORY = FrameMemory(8_192, 256)  # 2 MB; three tuples of 2,296 bytes per frame, 768 in all
 SETTINGS = [(10, 50), (10, 100), (50, 10), (100, 10)]
@@ -153,6 +155,8 @@ def test_the_forward_scan_spills_the_input_that_holds_less() -> None:
 def test_phases_never_count_more_spills_than_there_are() -> None:
     dense = uniform(400, 95, 100, 2_296)
     scan, sweep = ForwardScanCost(dense, dense, MEMORY), TimeSweepCost(dense, dense, MEMORY)
-    for phases, total in ((scan.phases(), scan.n_spills()), (sweep.phases()[0], sweep.totals()[0])):
-        assert min(phases.warm_up, phases.steady, phases.cool_down) >= 0
-        assert phases.warm_up + phases.steady + phases.cool_down == pytest.approx(total)
+    assert [math.ceil(some / scan.spill_increment()) for some in (scan.before_c(), scan.during_c())] == [50, 50]
+    assert scan.phases() == Phases(50, 0, scan.n_spills() - 50)
+    assert math.floor(sweep.steady_spill()[0] / sweep.spill_increment()[0]) == 97
+    assert sweep.phases()[0] == Phases(0, 0, sweep.totals()[0])
+    assert (scan.n_spills(), sweep.totals()[0]) == (pytest.approx(51.0859375), 78)

@@ -143,11 +143,12 @@ def test_a_key_that_the_column_cannot_have_is_not_found(mariadb: MariaDb, charac
         f"CREATE TABLE texts (k varchar(20) CHARACTER SET {characters} PRIMARY KEY, v int)",
         "INSERT INTO texts VALUES ('abc', 1), ('x', 2)",
     )
-    with closing(MasterStore.mysql(mariadb.url, "texts", "k").at()) as pages:
+    # A version of its own: the server's housekeeping after DROP TABLE is not one.
+    with closing(MasterStore.mysql(mariadb.url, "texts", "k", marker="SELECT 1").at()) as pages:
         assert pages.read_keys([pa.array(["abc", "x"])], 1 << 20).num_rows == 2
         found = pages.read_keys([pa.array(["abc", key])], 1 << 20)
-        assert found is None or found.to_pylist() == [{"k": "abc", "v": 1}]
-        assert [home in (0, -1) for home in pages.home([pa.array(["abc", key])]).tolist()] == [True, True]
+        assert found is None, "the pages answer, which have no such key"
+        assert pages.home([pa.array(["abc", key])]).tolist() == [0, 0]
 
 
 def test_names_are_only_names(mariadb: MariaDb) -> None:
