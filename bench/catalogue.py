@@ -20,7 +20,7 @@ Experiments are in `bench/experiments`, one file a family:
     places = ["figure 7"]                                   # what it repeats of its source
     claim = "While stock trades come, DINER has given ..."  # what the source says, in our words
     run = "recorded.over_time"                              # the function that runs it, in a module of the family
-    with = {stand_in = "csco", real = "MSFT"}               # what that function is told: joins, what is varied, notes
+    with = {stand_in = "csco", real = "MSFT"}               # arguments of that function: joins, what is varied, notes
     requires = ["bokeh_sampledata"]                         # modules that it needs
 
 `let`, `states`, `fault`, `untested`, `note` and `shows` say what is derived from the figures that the function returns,
@@ -158,7 +158,7 @@ def _by_name(entries: Iterable[Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """The run of an experiment: a function that is imported when it is called, and what it is told."""
+    """The run of an experiment: a function that is imported when it is called, and its arguments."""
 
     function: str
     told: Mapping[str, Any] = field(default_factory=dict)

@@ -31,7 +31,7 @@ def counting(answer: int, seconds: float) -> object:
 def counts(answer: int = 3, slow: float = 1.0) -> Case:
     return Case(
         name="counts",
-        question="Who counts fastest?",
+        question="Which counts fastest?",
         varies=("n",),
         points={"small": [{"n": 3}], "full": [{"n": 3}]},
         rivals=(Rival("ours", counting(answer, slow)), Rival("theirs", counting(3, 1.0))),

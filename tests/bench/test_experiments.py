@@ -50,7 +50,7 @@ def counting() -> Case:
     log: list[str] = []
     rivals = (rival("ours", log, seconds=2.0), rival("theirs", log, seconds=1.0))
     points = {"small": [{"n": 3}], "full": [{"n": 3}]}
-    return Case("count", "Who counts?", ("n",), points, rivals, lambda bench, at: at["n"], "ours")
+    return Case("count", "Which counts?", ("n",), points, rivals, lambda bench, at: at["n"], "ours")
 
 
 @pytest.fixture

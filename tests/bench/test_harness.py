@@ -40,7 +40,7 @@ def case(*rivals: Rival, bounds: tuple[Bound, ...] = (), n: int = 3, **options: 
     points = {"small": [{"n": n}], "full": [{"n": 10 * n}]}
     return Case(
         "count",
-        "Who counts fastest?",
+        "Which counts fastest?",
         ("n",),
         points,
         rivals,

@@ -25,7 +25,7 @@ def rival(name: str, median: float, status: str = "ok") -> dict[str, object]:
 def figures(place: Path, **changes: object) -> Path:
     point = {"params": {"rows": 1000, "output": "a < b"}, "rivals": [rival("ours", 1.0), rival("theirs", 3.0)]}
     point["rivals"].append(rival("absent", 9.0, "unavailable"))  # type: ignore[attr-defined]  # the list above
-    case = {"name": "race", "question": "Who & why?", "baseline": "ours", "points": [point]}
+    case = {"name": "race", "question": "Which & why?", "baseline": "ours", "points": [point]}
     whole = {"format": 2, "machine": {"cpu": "some", "usable_cores": 2}, "cases": [case], "experiments": []} | changes
     file = place / "figures.json"
     file.write_text(json.dumps(whole))
@@ -36,7 +36,7 @@ def test_bars_are_the_medians_with_their_range_and_text_is_text(tmp_path: Path) 
     (path,) = draw_file(figures(tmp_path), tmp_path / "pictures")
     assert path.name == "race.svg"
     texts = [e.text for e in ElementTree.fromstring(path.read_text()).iter() if e.tag.endswith("text")]  # noqa: S314  (ours)
-    assert "Who & why?" in texts
+    assert "Which & why?" in texts
     assert "rows=1,000, output=a < b" in texts
     assert "absent" not in texts
     chart = case_chart(json.loads(figures(tmp_path).read_text())["cases"][0])

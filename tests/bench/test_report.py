@@ -23,7 +23,7 @@ def never(bench: object, params: object) -> object:
 
 CASE = Case(
     name="count",
-    question="Who counts fastest?",
+    question="Which counts fastest?",
     varies=("n",),
     points={"small": [{"n": 1000}], "full": [{"n": 1000}]},
     rivals=(Rival("ours", never), Rival("theirs", never, requires=("no_such_module_of_ours",)), Rival("third", never)),

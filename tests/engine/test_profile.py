@@ -1,4 +1,4 @@
-"""The profile: what was measured comes back exactly, what was not is typical, and damage is told."""
+"""The profile: measured figures come back exactly, others are typical ones, and damage is reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Spill files: every block comes back as written, counts are exact, and a disk that refuses is told apart."""
+"""Spill files: every block comes back as written, counts are exact, and a disk that refuses is an error of its own."""
 
 from __future__ import annotations
 

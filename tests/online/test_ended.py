@@ -30,7 +30,7 @@ from dovetail.joins.online.sizes import Sizes
 def ended_run(
     operator: OnlineOperator, pieces: Sequence[tuple[str, pa.RecordBatch]], seed: int, drain: float = 0.0
 ) -> list[pa.RecordBatch]:
-    """A run with pauses, and drains, in which the end of every input is told at once."""
+    """A run with pauses and drains that learns the end of every input at once."""
     rng, out = np.random.default_rng([seed, 11]), list[pa.RecordBatch]()
     left = Counter(side for side, _ in pieces)
     with operator:

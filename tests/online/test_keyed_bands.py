@@ -83,7 +83,7 @@ def least_told(error: PlanError) -> int:
 
 
 def with_least(spec: Any, tables: dict[str, pa.Table], step: int, columns: list[str]) -> Counter[Any]:
-    """As `driven` in the smallest budget; what that is may be told only when rows come."""
+    """As `driven` in the smallest budget, which may be known only when rows come."""
     least = least_budget(spec, {name: given.schema for name, given in tables.items()})
     try:
         return driven(spec, tables, step, least, columns)

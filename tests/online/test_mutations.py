@@ -1,4 +1,4 @@
-"""Known faults put in on purpose: each must be caught by the very trials that the sound operators pass.
+"""Known faults put in on purpose: the trials that the sound operators pass must catch each of them.
 
 Reference: docs/algorithms/online.md, 5.1 (T1 to T5, T9), and the section that each docstring names.
 """

@@ -1,4 +1,4 @@
-"""Decisions of the operators are those of tuple-at-a-time joins, whatever the batches: the very same pairs online."""
+"""Decisions of the operators are those of tuple-at-a-time joins, whatever the batches: the same pairs online."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 `python -m tests.pipeline.load 10 [DIRECTORY]` finds the rate that this machine begins with, runs ten minutes of bursts
 at four times that rate, which must turn out to be twice what it sustains once it is warm, ends the inputs, and compares
-the sinks with DuckDB's joins over the very rows that were taken. `load.json` and `load.svg` in the directory hold the
+the sinks with DuckDB's joins over the rows that were taken. `load.json` and `load.svg` in the directory hold the
 figures.
 """
 
@@ -76,7 +76,7 @@ class Memory:
             self.samples.append((time.monotonic() - began, tree_memory(self._process.pid)))
 
     def stop(self) -> None:
-        """Sample no more."""
+        """Stop sampling."""
         self._over.set()
         self._thread.join()
 

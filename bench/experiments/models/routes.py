@@ -121,7 +121,7 @@ def exam(bench: BenchContext) -> Figures:
 
 
 def told(found: list[Chosen], rows: int) -> Figures:
-    """The figures of all settings, in which so many rows were counted."""
+    """The figures of all settings, in which `rows` rows were counted."""
     every = figures(
         found, "processor time", rows, settings_table(found, "Least processor times of all routes", 1e3, "ms")
     )

@@ -38,7 +38,7 @@ _OPTIONS: dict[str, tuple[str, dict[str, Any]]] = {
     "RPJ 1.0": ("rpj", {"ageing": 1.0}),
     "RPJ 0.9": ("rpj", {"ageing": 0.9}),
 }
-"""How joins are called in the registry, and what they are told, where it is more than their name."""
+"""Names of joins in the registry, and their options, if they have any."""
 
 
 def specification(name: str, sizes: Sizes = FITTED, band: int = 0) -> OnlineJoin:

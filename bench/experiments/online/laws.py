@@ -46,7 +46,7 @@ def laws(
     permuted: bool = False,
     regions: Sequence[Any] = (),
 ) -> Figures:
-    """Shares of all joins over sets of keys, each a `Sweep` by its name; a set is told its `values` and `label`.
+    """Shares of all joins over sets of keys, each a `Sweep` by its name; a set gets its `values` and `label`.
 
     `full` sweeps have the source's size at any scale, `permuted` ones are means over permutations, and `regions` is a
     set of which DINER's flushes are told apart. `stocks` are shares on the stand-in for stock data.

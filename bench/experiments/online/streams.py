@@ -77,7 +77,7 @@ def synthetic(name: str, x: float | None, rows: int, right_rows: int | None = No
 
 @lru_cache(maxsize=8)
 def recorded(name: str) -> Streams:
-    """Recorded data in place of the source's own, which is no longer to be had.
+    """Recorded data in place of the source's own, which is no longer available.
 
     "MSFT" and "IBM": prices in cents from 2000 to 2013, two a day on each side in order of days: opening and lowest on
     the left, closing and highest on the right. "New York": air temperature in tenths of a degree Celsius, hour by hour

@@ -118,7 +118,7 @@ def test_recorded_and_made_data() -> None:
 
 
 def twice(name: str, **told: object) -> dict[str, object]:
-    """What an experiment finds, with some of what it is told changed; the same in two runs."""
+    """The findings of an experiment with some of its arguments changed; the same in two runs."""
     one = family()[name]
     assert isinstance(one.run, Called)
     one = replace(one, run=replace(one.run, told={**one.run.told, **told}))

@@ -1,4 +1,4 @@
-"""Contestants with little memory: what counts as finished, failed and wrong, and that processes are told apart."""
+"""Rivals with little memory: which count as finished, failed and wrong, each in a process of its own."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def tables_of(shape: str, rows: int, keys: int, seed: int) -> dict[str, pa.Table
 
 
 def numbers(name: str) -> str:
-    """The column by which a row of an input is told from others."""
+    """The column that identifies a row of an input."""
     return f"{name}_n"
 
 

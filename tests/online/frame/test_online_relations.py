@@ -147,7 +147,7 @@ class Sessions:
 
 
 def test_streams_with_watermarks_equal_sparks_stream_stream_join(spark: SparkSession, tmp_path: Path) -> None:
-    """Spark must be told how long intervals are to find when rows leave; the rows of its answer are the same.
+    """Spark needs the lengths of intervals to find when rows leave; the rows of its answer are the same.
 
     Of the last micro-batch, rows come alone here whose own end the watermark has passed, and in Spark none yet.
     """

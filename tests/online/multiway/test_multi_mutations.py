@@ -89,7 +89,7 @@ def all_met(joined: Matching, rows: tuple[I64, ...]) -> Any:
 
 
 def use_rule(monkeypatch: pytest.MonkeyPatch, rule: Any) -> None:
-    """Combinations are told apart by this rule."""
+    """This rule distinguishes combinations."""
     rows, pairs = Matching.rows, Matching._pairs
 
     def told_apart(joined: Matching, before: Any = None) -> Iterator[tuple[I64, ...]]:

@@ -78,7 +78,7 @@ class Case:
         return ALGORITHMS[self.algorithm](**options)
 
     def _sizes(self) -> Sizes:
-        """The sizes that model and operator are told."""
+        """The sizes that model and operator get."""
         if self.algorithm == "inlj":
             return Sizes(per_segment=1)
         kept = self.cached // self.segment_rows

@@ -1,4 +1,4 @@
-"""The log of states: the first attempt's stands, and rows that wait in it are told from all others by value."""
+"""The log of states: the first attempt's stands, and rows that wait in it are recognised by value."""
 
 from __future__ import annotations
 
