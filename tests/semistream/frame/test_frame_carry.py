@@ -382,14 +382,12 @@ def test_dead_letters_of_rows_that_waited(spark: SparkSession, tmp_path: Path) -
 
 def test_state_survives_as_bytes() -> None:
     tables = {"rows": pa.table({"a": [1, None], "b": ["x", "y"]}), "state": pa.table({"json": ["{}"]})}
-    plan = Decision(
-        "cachejoin", Sizes(waiting=5), "carried", io=IoCosts(ReadCosts.linear(0.004, 1e7), 1e-5), exponent=0.7
-    )
-    before = Carried(
-        "3-ab", plan, 17, tables, pa.table({"a": [1], "next_ms": [9]}), micro_batches=4, name="n", log="mark"
-    )
+    costs = IoCosts(ReadCosts.linear(0.004, 1e7), 1e-5, micro_batch=0.002, by_page=True)
+    plan = Decision("cachejoin", Sizes(waiting=5), "carried", io=costs, exponent=0.7)
+    parked = pa.table({"a": [1], "next_ms": [9]})
+    before = Carried("3-ab", plan, 17, tables, parked, micro_batches=4, name="n", log="mark", columns="['a'] on a = k")
     after = Carried.from_bytes(before.to_bytes())
-    assert (after.name, after.log) == ("n", "mark")
+    assert (after.name, after.log, after.columns) == ("n", "mark", "['a'] on a = k")
     assert (after.version, after.decision, after.drained_ms, after.waiting, after.micro_batches) == (
         "3-ab",
         plan,

@@ -12,9 +12,10 @@ import pytest
 from tests.semistream.frame.cases import rows_of
 
 from dovetail.errors import ConfigError
+from dovetail.joins.semistream import state as state_module
 from dovetail.joins.semistream.decision import Decision
 from dovetail.joins.semistream.sizes import Sizes
-from dovetail.joins.semistream.state import NEXT, Carried, StateLog, WaitingRows
+from dovetail.joins.semistream.state import FORMAT, NEXT, Carried, StateLog, WaitingRows
 
 COLUMNS = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64()), ("d", pa.list_(pa.int32()))])
 
@@ -50,6 +51,13 @@ def test_rows_are_kept_or_others_each_as_often_as_it_is_there(size: int) -> None
     expected = Counter(repr(row) for at, row in enumerate(rows) if at not in chosen)
     assert Counter(repr(row) for some in others for row in some) == expected
     assert len(kept) == 0
+
+
+def test_state_of_another_format_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    data = state([{"a": 1}]).to_bytes()
+    monkeypatch.setattr(state_module, "FORMAT", state_module.FORMAT + 1)
+    with pytest.raises(ConfigError, match=rf"state of format {FORMAT}, not {FORMAT + 1}; use a new checkpoint"):
+        Carried.from_bytes(data)
 
 
 def test_not_a_number_equals_itself_and_what_was_not_given_is_left() -> None:
