@@ -32,7 +32,7 @@ NO_FIGURE: Final = (
 those of them that judge)."""
 NOT_COUNTED: Final = (
     "bench.context", "bench.postgres", "dovetail.spark", "dovetail.cli", "dovetail.engine.exchange",
-    "dovetail.joins.online.api", "dovetail.joins.online.plan",
+    "dovetail.joins.online.api", "dovetail.joins.online.plan", "dovetail.joins.semistream.plan",
     *(f"dovetail.engine.storage.{name}" for name in ("files", "hdfs", "remote", "secrets")),
     *(f"dovetail.joins.semistream.master.{name}" for name in (
         "lake", "mysql", "page_file", "parquet", "postgres", "redis", "row_groups", "snapshots", "sqlite", "store")),

@@ -111,8 +111,8 @@ _CLOSE: Final = 2.0  # times the best of the first round: candidates within that
 _ROUNDS: Final = 6
 _EXAM_ROUNDS: Final = 3
 _EXAM_SECONDS: Final = 900.0
-_FEWEST: Final = 100
 """Processor time after which the exam takes no more settings, but for the fewest that it must have."""
+_FEWEST: Final = 100
 _TAIL, _LONG = ((0.9, 5), (0.1, 200)), ((0.98, 20), (0.02, 2_000))
 _PAIRS: Final = (
     Pair(Mix.even(0.1, 10), Mix.even(0.1, 10), 200_000),

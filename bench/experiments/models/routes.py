@@ -21,22 +21,29 @@ from dovetail.joins.interval.plan.native import NativeRoute
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Asked: TypeAlias = Literal["inner", "left_semi", "left_anti"]
+Asked: TypeAlias = Literal["inner", "left", "left_semi", "left_anti"]
 _ROUNDS: Final = 3
 _SPAN: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class RouteSetting:
-    """Two inputs of random intervals: rows of each, their lengths, and what is asked of them."""
+    """Two inputs of random intervals: rows of each, their lengths and keys (0 for none), and what is asked of them."""
 
     rows: tuple[int, int]
     lengths: tuple[int, int]
+    keys: int
     how: Asked
 
     def __str__(self) -> str:
         (left, right), (long, other) = self.rows, self.lengths
-        return f"{self.how}: {left:,} rows of {long:,} with {right:,} of {other:,}, in {_SPAN:,} instants"
+        keyed = f", {self.keys:,} keys" if self.keys else ""
+        return f"{self.how}: {left:,} rows of {long:,} with {right:,} of {other:,}, in {_SPAN:,} instants{keyed}"
+
+    @property
+    def on(self) -> str | None:
+        """The key column."""
+        return "key" if self.keys else None
 
     def inputs(self, spark: SparkSession) -> tuple[DataFrame, DataFrame]:
         """Both inputs, kept in memory, so that making them is no part of a time."""
@@ -45,19 +52,27 @@ class RouteSetting:
     def _side(self, spark: SparkSession, number: int) -> DataFrame:
         start = f"abs(hash(id, {number})) % {_SPAN}"
         rows = spark.range(self.rows[number], numPartitions=2)
-        made = rows.selectExpr("id", f"{start} as start", f"{start} + {self.lengths[number]} as end").cache()
+        key = [f"abs(hash(id, {number}, 'key')) % {self.keys} as key"] if self.keys else []
+        made = rows.selectExpr("id", *key, f"{start} as start", f"{start} + {self.lengths[number]} as end").cache()
         made.count()
         return made
 
 
 def route_grid(small: bool) -> Iterator[RouteSetting]:
-    """Few and many pairs, alike and not, for joins and for questions about left rows."""
+    """Few and many pairs, alike and not, of few and many keys, for joins and for questions about left rows."""
     times = 1 if small else 4
-    shapes = (((50_000, 50_000), (20, 20)), ((50_000, 50_000), (1_000, 1_000)), ((200_000, 2_000), (5, 20_000)))
-    asked: tuple[Asked, ...] = ("inner", "left_semi", "left_anti")
-    for (rows, lengths), how in product(shapes, asked):
-        yield RouteSetting((times * rows[0], times * rows[1]), lengths, how)
-    yield RouteSetting((2_000, 2_000), (100, 100), "inner")
+    shapes = (
+        ((50_000, 50_000), (20, 20), 0),
+        ((50_000, 50_000), (1_000, 1_000), 0),
+        ((200_000, 2_000), (5, 20_000), 0),
+        ((100_000, 20_000), (50, 5_000), 24),
+        ((100_000, 100_000), (20_000, 20_000), 20_000),
+    )
+    asked: tuple[Asked, ...] = ("inner", "left", "left_semi", "left_anti")
+    for (rows, lengths, keys), how in product(shapes, asked):
+        yield RouteSetting((times * rows[0], times * rows[1]), lengths, keys, how)
+    for rows, keys, how in product(((200, 200), (2_000, 2_000)), (0, 24), asked[:2]):
+        yield RouteSetting(rows, (100, 100), keys, how)
 
 
 def route_of(plan: IntervalPlan) -> str:
@@ -67,11 +82,13 @@ def route_of(plan: IntervalPlan) -> str:
     return "index" if isinstance(plan.route, IndexRoute) else "ranges"
 
 
-def candidates(plan: IntervalPlan, left: DataFrame, right: DataFrame, how: Asked) -> dict[str, IntervalPlan]:
+def candidates(
+    plan: IntervalPlan, left: DataFrame, right: DataFrame, setting: RouteSetting
+) -> dict[str, IntervalPlan]:
     """The plans by all routes that can run; the chosen one as it is planned."""
     found = {route_of(plan): plan}
     for route in ("native", "in_memory"):
-        other = plan_interval_join(left, right, how=how, route=route)
+        other = plan_interval_join(left, right, on=setting.on, how=setting.how, route=route)
         found.setdefault(route_of(other), other)
     index = index_route(plan.inputs)
     if index is not None:
@@ -98,8 +115,8 @@ def timed(plan: IntervalPlan, rows: int | None) -> tuple[float, int]:
 def chosen(setting: RouteSetting, spark: SparkSession) -> tuple[Chosen, int]:
     """The choice for a setting, and the least time of every route, one after the other in each round."""
     left, right = setting.inputs(spark)
-    plan = plan_interval_join(left, right, how=setting.how)
-    plans, rows, best = candidates(plan, left, right, setting.how), None, dict[str, float]()
+    plan = plan_interval_join(left, right, on=setting.on, how=setting.how)
+    plans, rows, best = candidates(plan, left, right, setting), None, dict[str, float]()
     for number in range(_ROUNDS + 1):
         for name, one in plans.items():
             seconds, rows = timed(one, rows)

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bench.experiments.semistream.media import Runner
-from bench.experiments.semistream.points import MILLION
 from bench.judge import Figures
 from dovetail.workloads.arrivals import bursty_counts
 from dovetail.workloads.zipf import ZipfLaw
 
+if TYPE_CHECKING:
+    from bench.experiments.semistream.media import Runner
+
+_MILLION = 1_000_000
 _PAGES, _PARTITION, _PAGE_ROWS = 16_000, 20, 8192 // 120
 
 
 def page_use(runner: Runner) -> Figures:
     """Figure 5.1: rows of the stream that each partition of 20 pages answers."""
-    rows, draws = _PAGES * _PAGE_ROWS, MILLION
+    rows, draws = _PAGES * _PAGE_ROWS, _MILLION
     law = ZipfLaw(rows, 1.0, "integral")
     keys = law.ranks(np.random.default_rng(runner.bench.seed + 1), draws) - 1
     used = np.bincount(keys // (_PARTITION * _PAGE_ROWS), minlength=_PAGES // _PARTITION)
@@ -27,7 +30,7 @@ def page_use(runner: Runner) -> Figures:
 
 def skewed_keys(runner: Runner, exponents: Mapping[str, float]) -> Figures:
     """Figure 5.5: the share of the first fifth of the keys, and how often keys are drawn at exponent 1."""
-    n, draws, rows = 2 * MILLION, 4 * MILLION, []
+    n, draws, rows = 2 * _MILLION, 4 * _MILLION, []
     for exponent, due in exponents.items():
         ranks = ZipfLaw(n, float(exponent), "integral").ranks(np.random.default_rng(runner.bench.seed + 2), draws)
         rows.append((float(exponent), float(np.mean(ranks <= n // 5)), due))

@@ -116,8 +116,9 @@ def test_routes_that_cannot_run_are_left_out() -> None:
     assert choices.constants(found) == {"index": 1, "native": 1, "ranges": 0}
     assert choices.margins(found)["index"] == [3.0]
     every = list(routes.route_grid(small=True))
-    assert {one.how for one in every} == {"inner", "left_semi", "left_anti"}
-    assert len({str(one) for one in every}) == len(every) == 10
+    assert {one.how for one in every} == {"inner", "left", "left_semi", "left_anti"}
+    assert {one.keys for one in every} == {0, 24, 20_000}
+    assert len({str(one) for one in every}) == len(every) == 28
 
 
 def test_the_exam_has_a_hundred_settings_whatever_they_take(monkeypatch: pytest.MonkeyPatch) -> None:
