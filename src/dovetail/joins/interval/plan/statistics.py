@@ -27,6 +27,7 @@ from dovetail.spark.hosts.sample import SAMPLE_ROWS, SEED, SMALL_BYTES
 from dovetail.spark.inputs import known_bytes, plan_key, row_bytes
 
 SMALL_ROWS = 1 << 18  # of a partition that is read whole: files may hold more rows than their size suggests
+_WIDEST = 64  # times its bounds: a row of an input that may turn out to be small
 MEASURED_TEXTS = 16  # times the budget: texts of a larger side, which can hardly fit, are not measured
 _SAMPLED_EACH = 2048  # rows that the first tasks of all cores would sample together, were each to stop there
 _POSITION = 2**33  # Spark numbers the rows of a partition in the low bits of monotonically_increasing_id
@@ -202,6 +203,8 @@ def row_counts(sides: tuple[Side, Side]) -> list[int]:
 
 def _collected(asked: list[_Asked]) -> list[SideStatistics]:
     """The statistics of these sides from one job."""
+    if sum(known_bytes(one.side.source) for one in asked) > SMALL_BYTES * _WIDEST:
+        return _sampled(asked)
     rows = reduce(DataFrame.union, (_first_rows(one, number) for number, one in enumerate(asked)))
     if known_bytes(rows) <= SMALL_BYTES:
         columns = _columns(read_small(rows))
