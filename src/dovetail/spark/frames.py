@@ -69,6 +69,30 @@ def observed(frame: Any, observation: Any) -> dict[str, Any]:
     return {name: row.get(number) for number, name in enumerate(row.schema().fieldNames())}
 
 
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
+
+
+def read_small(frame: DataFrame) -> pa.Table:
+    """`frame.toArrow()` for a few rows: Spark interprets the plan, since compiling it would take longer than its run.
+
+    The plan runs in a copy of the session, so that no setting of the user's session changes.
+    """
+    if is_connect(frame):
+        return frame.toArrow()
+    from pyspark.sql.classic.dataframe import DataFrame as ClassicFrame  # not there without a JVM
+
+    spark: Any = frame.sparkSession
+    copy = spark._jsparkSession.cloneSession()
+    for key, value in _INTERPRETED.items():
+        copy.conf().set(key, value)
+    interpreted = spark._jvm.org.apache.spark.sql.classic.Dataset.ofRows(copy, frame._jdf.logicalPlan())
+    return ClassicFrame(interpreted, spark).toArrow()
+
+
 Batches = Iterator[pa.RecordBatch]
 _PLAIN = re.compile(r"\w+", re.ASCII)
 

@@ -36,7 +36,7 @@ from dovetail.joins.interval.plan.route import Route
 from dovetail.joins.interval.plan.sides import Side, Sides, raise_inverted
 from dovetail.joins.interval.plan.statistics import ROW_IN_PARTITION, row_counts
 from dovetail.joins.interval.relation import INVERTED, USABLE, Encoded, classify, encode_sides
-from dovetail.spark.frames import quoted, unquoted
+from dovetail.spark.frames import quoted, read_small, unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, one_partition, task_frame
 from dovetail.spark.hosts.sent import answered
 
@@ -178,7 +178,7 @@ class IndexRoute(Route):
             for number, (side, names) in enumerate(zip((left, right), named, strict=True))
         ]
         rows = frames[0].union(frames[1])
-        table = (rows if most is None else rows.where(f"row <= {most}")).toArrow()
+        table = rows.toArrow() if most is None else read_small(rows.where(f"row <= {most}"))
         if most is not None and pc.max(table["row"]).as_py() == most:
             raise BudgetExceeded(f"a partition has more than {most} rows, which its size did not suggest")
         first, second = (

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
@@ -21,11 +22,12 @@ from pyspark.sql import types as T  # noqa: N812  (likewise)
 from dovetail.engine.kernels.arrays import F64, I64, AnyArray
 from dovetail.joins.interval.plan.sides import Side, Sides, raise_inverted
 from dovetail.joins.interval.request import Request
-from dovetail.spark.frames import observation, observed, parallelism, quoted, unquoted
+from dovetail.spark.frames import observation, observed, parallelism, quoted, read_small, unquoted
 from dovetail.spark.hosts.sample import SAMPLE_ROWS, SEED, SMALL_BYTES
 from dovetail.spark.inputs import known_bytes, plan_key, row_bytes
 
 SMALL_ROWS = 1 << 18  # of a partition that is read whole: files may hold more rows than their size suggests
+_WIDEST = 64  # times its bounds: a row of an input that may turn out to be small
 MEASURED_TEXTS = 16  # times the budget: texts of a larger side, which can hardly fit, are not measured
 _SAMPLED_EACH = 2048  # rows that the first tasks of all cores would sample together, were each to stop there
 _POSITION = 2**33  # Spark numbers the rows of a partition in the low bits of monotonically_increasing_id
@@ -201,9 +203,11 @@ def row_counts(sides: tuple[Side, Side]) -> list[int]:
 
 def _collected(asked: list[_Asked]) -> list[SideStatistics]:
     """The statistics of these sides from one job."""
+    if sum(known_bytes(one.side.source) for one in asked) > SMALL_BYTES * _WIDEST:
+        return _sampled(asked)
     rows = reduce(DataFrame.union, (_first_rows(one, number) for number, one in enumerate(asked)))
     if known_bytes(rows) <= SMALL_BYTES:
-        columns = _columns(rows)
+        columns = _columns(read_small(rows))
         if (columns["id"] % _POSITION).max(initial=0) < SMALL_ROWS:
             sides = [_of_side(columns, number) for number in range(len(asked))]
             return [_statistics(one, _totals(side), side, inf) for one, side in zip(asked, sides, strict=True)]
@@ -227,15 +231,14 @@ def _sampled(asked: list[_Asked]) -> list[SideStatistics]:
             passed.selectExpr("side", "id", "start", "end", "kh", "ok", f"rand({SEED}) as chance").where(taken)
         )
     sample = reduce(DataFrame.union, parts)
-    columns = _columns(sample)
+    columns = _columns(sample.toArrow())
     return [
         _statistics(one, observed(sample, watched[number]), _of_side(columns, number), each)
         for number, one in enumerate(asked)
     ]
 
 
-def _columns(frame: DataFrame) -> dict[str, AnyArray]:
-    table = frame.toArrow()
+def _columns(table: pa.Table) -> dict[str, AnyArray]:
     return {name: np.asarray(table[name].to_numpy()) for name in table.column_names}
 
 
