@@ -211,8 +211,8 @@ def _check_columns(
     unknown = [name for name in sequence[1:] if name not in names]
     if history is not None and unknown:
         raise PlanError(
-            f"sequence={sequence!r}: the store has no column {', '.join(map(repr, unknown))}, so a later call would not "
-            f"know which of two changes of one time is the later one; build the store with these columns, or give "
+            f"sequence={sequence!r}: the store has no column {', '.join(map(repr, unknown))}, so a later call would "
+            f"not know which of two changes of one time is the later one; build the store with these columns, or give "
             f"sequence={sequence[0]!r} if no two changes of a key have one time.",
             argument="sequence",
         )
@@ -274,7 +274,7 @@ def start_changes(
         )
     parse_count("keep", keep)
     _check_trigger(trigger)
-    if not isinstance(checkpoint, (str, Path)) or not str(checkpoint):
+    if not isinstance(checkpoint, (str, Path)) or not str(checkpoint).strip():
         raise PlanError(
             f"checkpoint={checkpoint!r} must be the path of a directory; the query goes on from it after a stop.",
             argument="checkpoint",
