@@ -188,6 +188,33 @@ def test_a_second_stream_is_refused_until_it_takes_over(spark: SparkSession, tmp
         run("one")
 
 
+def test_a_query_that_takes_over_with_a_change_of_nothing_is_known(spark: SparkSession, tmp_path: Path) -> None:
+    store, _ = built(spark, tmp_path / "m.pages")
+    changes = pa.Table.from_pylist([{"k": 1, "name": "a", "op": "u", "lsn": 1}], FEED)
+
+    def run(name: str, **more: Any) -> str:
+        drop_file(tmp_path / name, changes, len(list((tmp_path / name).glob("*"))) if (tmp_path / name).exists() else 0)
+        stream = file_stream(spark, tmp_path / name)
+        query = store.apply_changes(
+            stream, sequence="lsn", checkpoint=tmp_path / f"{name}-applied", trigger=ONCE, **more
+        )
+        query.awaitTermination()
+        applied = load_version(tmp_path / "m.pages").applied
+        assert applied is not None
+        return applied.query
+
+    first = run("one")
+    rows = stored(spark, store)
+    second = run("two", takeover=first)
+    assert second != first
+    assert stored(spark, store) == rows
+    version = store.version()
+    assert run("two") == second
+    assert store.version() == version  # a query that is known makes no version for nothing
+    with pytest.raises(StreamingQueryException, match="start it with takeover="):
+        run("one")
+
+
 def test_further_sequence_columns_decide_between_calls(spark: SparkSession, tmp_path: Path) -> None:
     columns = "k string, rate double, lsn int, valid_from int, valid_to int"
     store = MasterStore.build(spark.createDataFrame([], columns), tmp_path / "m.pages", key="k")
