@@ -150,7 +150,7 @@ def one_of(argument: str, given: Any, allowed: Sequence[_T], aliases: Sequence[s
     'first'
     """
     for word in allowed:
-        if given == word:
+        if isinstance(given, type(word)) and given == word:  # other types may compare as they like, as Columns do
             return word
     words = [str(word) for word in allowed]
     near = nearest(given, [*words, *aliases])
@@ -183,6 +183,7 @@ _UNITS = {
     "ms": 1e-3, "millisecond": 1e-3, "s": 1.0, "sec": 1.0, "second": 1.0, "min": 60.0, "m": 60.0, "minute": 60.0,
     "h": 3600.0, "hour": 3600.0, "d": 86_400.0, "day": 86_400.0,
 }  # fmt: skip
+_TOO_LONG = 1_000_000_000 * 86_400.0  # seconds: Python's timedelta ends below
 _LENGTH = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
@@ -208,11 +209,13 @@ def parse_seconds(argument: str, given: str | float) -> float:
     (600.0, 0.25)
     """
     seconds = _seconds_in_text(given) if isinstance(given, str) else given
-    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds < float("inf"):
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not seconds > 0:
         raise PlanError(
             f'{argument}={given!r} is not a length of time; write seconds, or text such as "5s" or "10 min".',
             argument=argument,
         )
+    if seconds >= _TOO_LONG:
+        raise PlanError(f"{argument}={given!r} is too long; give less than 1,000,000,000 days.", argument=argument)
     return float(seconds)
 
 
@@ -277,6 +280,30 @@ def parse_flag(argument: str, given: Any) -> bool:
     return given
 
 
+def parse_condition(given: Any) -> Any:
+    """A condition as it was given, a Column or SQL text; None for none, a `PlanError` for anything else."""
+    if given is None or is_column(given) or (isinstance(given, str) and given.strip()):
+        return given
+    raise PlanError(
+        f"condition={given!r} must be a Column, or SQL text over the columns of the result; write one, or leave it "
+        "out.",
+        argument="condition",
+    )
+
+
+def items_of(given: Any) -> list[Any] | None:
+    """What a list, or anything else that is iterable, has; None for text and for what is not iterable."""
+    try:
+        return None if isinstance(given, str) else list(given)
+    except TypeError:
+        return None
+
+
+def is_column(given: Any) -> bool:
+    """Whether it is a Column of Spark, which this module does not import."""
+    return hasattr(type(given), "isNotNull")
+
+
 def _seconds_in_text(text: str) -> float | None:
     match = _LENGTH.fullmatch(text)
     if match is None:
@@ -319,9 +346,10 @@ def parse_keys(on: Any, required: bool = False, argument: str = "on") -> tuple[K
 
 
 def _items(on: Any) -> list[Any]:
-    if isinstance(on, str) or not hasattr(on, "__iter__"):
-        return [] if on is None else [on]
-    return list(on)
+    found = items_of(on)
+    if found is not None:
+        return found
+    return [] if on is None else [on]
 
 
 def _key(on: Any, item: Any, argument: str) -> Key:
@@ -339,7 +367,7 @@ def parse_columns(columns: Sequence[str] | None) -> tuple[str, ...] | None:
     """The requested columns of the result, in order; None for all."""
     if columns is None:
         return None
-    named = [] if isinstance(columns, str) or not hasattr(columns, "__iter__") else list(columns)
+    named = items_of(columns)
     if not named or not all(isinstance(name, str) for name in named):
         raise PlanError(f"columns={columns!r} must be a list of output column names.", argument="columns")
     if len(set(named)) < len(named):

@@ -12,6 +12,7 @@ from tests import oracle
 
 import dovetail
 from dovetail.errors import DataError, PlanError
+from dovetail.joins.nearest.plan import ties as by_ties
 from dovetail.spark.hosts.cells import Cells
 
 if TYPE_CHECKING:
@@ -245,3 +246,17 @@ def test_keys_and_bounds_without_codes_are_refused_with_what_to_do(spark: SparkS
     with pytest.raises(PlanError, match=r"partitions=1001 is not possible.*to 1,000") as caught:
         dovetail.interval_nearest(fields, fields, partitions=1001)
     assert caught.value.argument == "partitions"
+
+
+@pytest.mark.parametrize("ties", ["first", "all"])
+def test_partitions_hold_for_the_join_of_ties_too(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, ties: str
+) -> None:
+    asked: list[Any] = []
+    join = by_ties.plan_interval_join
+    monkeypatch.setattr(
+        by_ties, "plan_interval_join", lambda *given, **more: asked.append(more) or join(*given, **more)
+    )
+    rows = spark.createDataFrame([(1, 2), (5, 9), (13, 14)], "start int, end int")
+    found = dovetail.interval_nearest(rows, rows, ties=ties, ignore_overlaps=True, partitions=3)
+    assert (asked[0]["partitions"], found.count()) == (3, 3)

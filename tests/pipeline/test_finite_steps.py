@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,3 +76,59 @@ def test_every_function_is_a_step(spark: SparkSession, tmp_path: Path, name: str
     assert found.columns == wanted.columns
     assert oracle.bag(map(tuple, found.collect())) == oracle.bag(map(tuple, wanted.collect()))
     assert found.count() > 0
+
+
+def checked(spark: SparkSession, place: Path, name: str, options: dict[str, Any], kinds: str) -> list[str]:
+    """The problems of a step over two inputs with these columns, of which there are no rows yet."""
+    text = '[pipeline]\nname = "one"\n'
+    for source in ("calls", "shifts"):
+        (place / source).mkdir()
+        text += f'\n[source.{source}]\ntype = "json"\npath = "{source}"\nschema = "{kinds}"\n'
+    text += f'\n[join.step]\ntype = "{name}"\nleft = "calls"\nright = "shifts"\n{written(options)}\n'
+    file = place / "one.toml"
+    file.write_text(text + '\n[sink.answer]\ntype = "parquet"\nfrom = "step"\npath = "answer"\n')
+    return [problem.text for problem in check_pipeline(spark, read_pipeline(file))]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("interval_join", {"on": "k"}),
+        ("interval_join", {"how": "right", "keep": "any", "condition": "k is not null"}),
+        ("interval_join", {"how": "left_anti", "invalid": "error", "columns": ["end", "k"]}),
+        ("asof_join", {"on": "start", "by": "k", "algorithm": "auto"}),
+    ],
+)
+def test_joins_by_texts_pass_the_check(spark: SparkSession, tmp_path: Path, name: str, options: dict[str, Any]) -> None:
+    assert checked(spark, tmp_path, name, options, "k int, start string, end string") == []
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "kinds", "message"),
+    [
+        (
+            "interval_join",
+            {"max_gap": "10 min"},
+            "start int, end int",
+            "max_gap=.* is a length of time, but the column",
+        ),
+        ("interval_join", {"max_gap": 1}, "start decimal(38,0), end decimal(38,0)", "take no slack"),
+        ("interval_join", {"split_points": [1.5]}, "start int, end int", "split_points: 1.5 is not a value"),
+        ("interval_join", {"with_overlap": True}, "start string, end string", "with_overlap is not for text bounds"),
+        ("interval_join", {"condition": "start"}, "start int, end int", "must be true or false"),
+        ("asof_join", {"on": "start", "algorithm": "index"}, "start string, v int", "texts have no 64-bit codes"),
+        ("asof_join", {"on": "start", "algorithm": "index"}, "start decimal(38,0), v int", "have no 64-bit codes"),
+        ("asof_join", {"on": "start", "by": "v", "algorithm": "index"}, "start int, v struct<a:int>", "use 'window'"),
+    ],
+)
+def test_a_check_refuses_what_a_run_refuses(
+    spark: SparkSession, tmp_path: Path, name: str, options: dict[str, Any], kinds: str, message: str
+) -> None:
+    tracker = spark.sparkContext.statusTracker()
+    spark.sparkContext.setJobGroup(str(tmp_path), "check")
+    try:
+        (said,) = checked(spark, tmp_path, name, options, kinds)
+        assert list(tracker.getJobIdsForGroup(str(tmp_path))) == []
+    finally:
+        spark.sparkContext.setLocalProperty("spark.jobGroup.id", None)  # type: ignore[arg-type]  # None removes it
+    assert re.search(message, said), said

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 from decimal import Decimal
 from fractions import Fraction
+from math import inf
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,6 +17,7 @@ import dovetail
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.interval.plan import choose
 from dovetail.joins.sets.plan import coverage as by_index
+from dovetail.spark import inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -271,3 +274,29 @@ def test_wrong_requests(spark: SparkSession) -> None:
         with pytest.raises(DataError, match=r"end before they start|ends before it starts"):
             function(broken, broken).collect()
         assert function(broken, broken, invalid="drop").collect() == []
+
+
+def test_right_rows_are_collected_only_if_the_driver_may(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = spark.createDataFrame([("a", n, n + 3) for n in range(100)], "k string, start int, end int")
+    found, firsts = dovetail.plan_interval_coverage(rows, rows), dovetail.plan_interval_join(rows, rows, keep="first")
+    assert "index: of all right rows" in found.explain()
+    assert "algorithm: index" in firsts.explain()
+    monkeypatch.setattr(inputs, "collectable_bytes", lambda _: 100.0)
+    other, others = dovetail.plan_interval_coverage(rows, rows), dovetail.plan_interval_join(rows, rows, keep="first")
+    assert "index: of the right rows of each range" in other.explain()
+    assert "algorithm: index" not in others.explain()
+    assert bag(other.frame()) == bag(found.frame())
+    assert bag(others.frame()) == bag(firsts.frame())
+
+
+@pytest.mark.parametrize(
+    ("setting", "most"),
+    [(None, 2**29), ("0", inf), ("0m", inf), ("2g", 2**30), ("512MB", 2**28), ("1048576", 2**19)],
+)
+def test_half_of_what_spark_lets_the_driver_collect(setting: str | None, most: float) -> None:
+    class Settings:
+        def get(self, name: str, default: str) -> str:
+            assert name == "spark.driver.maxResultSize"
+            return default if setting is None else setting
+
+    assert inputs.collectable_bytes(SimpleNamespace(conf=Settings())) == most  # type: ignore[arg-type]  # a session

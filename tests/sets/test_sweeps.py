@@ -254,3 +254,31 @@ def test_a_cut_input_is_swept_by_several_tasks(spark: SparkSession) -> None:
     assert keyed.explain().splitlines()[1].startswith("sweep: by key, 2 keys with many rows in ")
     assert keyed.frame().select("cluster").distinct().count() == 1
     assert any(line.startswith("bytes_written") for line in str(keyed.metrics()).splitlines())
+
+
+@pytest.mark.parametrize("kind", ["int", "string", "decimal(38, 10)", "timestamp"])
+@pytest.mark.parametrize("on", KEYS)
+def test_gaps_within_many_ranges_of_a_key(spark: SparkSession, on: list[str], kind: str) -> None:
+    """The ranges, which overlap, are joined with the gaps by an interval join: no pair is formed in vain."""
+    rng = Random(5)  # noqa: S311  (repeatable, no secrets)
+    given = [("ab"[n % 2], 10 * n, 10 * n + rng.randrange(1, 25)) for n in range(60)]
+    ranges = [("abc"[n % 3], at, at + rng.randrange(1, 90)) for n, at in enumerate(rng.sample(range(-20, 640), 40))]
+
+    def of(rows: list[tuple[str, int, int]]) -> DataFrame:
+        numbers = spark.createDataFrame(rows, "k string, start int, end int")
+        as_kind = {"string": "lpad(string({0} + 100), 5, '0')", "timestamp": "timestamp_seconds({0})"}.get(kind, "{0}")
+        bounds = (f"cast({as_kind.format(name)} as {kind}) as {name}" for name in ("start", "end"))
+        return numbers.selectExpr("k", *bounds)
+
+    expected = []
+    for key, low, high in ranges:
+        met = [row for row in given if not on or row[0] == key]
+        free = [at for at in range(low, high) if not any(start <= at < end for _, start, end in met)]
+        firsts = [at for at in free if at - 1 not in free]
+        lasts = [at + 1 for at in free if at + 1 not in free]
+        expected += [(key if on else "", *gap) for gap in zip(firsts, lasts, strict=True)]
+    wanted = of(expected).select(*on, "start", "end")
+    plan = dovetail.plan_interval_complement(of(given), on=on, limits=of(ranges).select(*on, "start", "end"))
+    assert "gaps joined with the limits:\n  IntervalJoin: overlapping" in plan.explain()
+    assert bag(plan.frame()) == bag(wanted)
+    assert plan.frame().dtypes == wanted.dtypes

@@ -167,3 +167,53 @@ def test_an_alias_called_asof(spark: SparkSession, query: str, n: int) -> None:
     assert len(Source(query).asof) == n
     if n:
         assert sql(spark, query, explain=True).startswith("1 as-of join")
+
+
+@pytest.mark.parametrize("how", ["", "inner", "left", "left outer"])
+@pytest.mark.parametrize("comparison", ["a.t >= b.t", "a.t > b.t", "a.t <= b.t", "b.t > a.t"])
+def test_a_match_condition_as_spark_writes_it(
+    spark: SparkSession, duck: duckdb.DuckDBPyConnection, how: str, comparison: str
+) -> None:
+    match = f"match_condition ({comparison})"
+    wanted = f"select * from a asof {how} join b on {comparison}"
+    same(spark, duck, f"{wanted} and a.k = b.k", f"select * from a {how} asof join b {match} on a.k = b.k")
+    same(spark, duck, wanted, f"select * from a {how} asof join b {match}")
+
+
+@pytest.mark.parametrize("how", ["", "left"])
+def test_a_match_condition_with_using(spark: SparkSession, duck: duckdb.DuckDBPyConnection, how: str) -> None:
+    ours = f"select k, a.t as at, b.t as bt, l, r from a {how} asof join b as b match_condition (a.t >= b.t) using (k)"
+    same(spark, duck, f"select a.k, a.t as at, b.t as bt, l, r from a asof {how} join b on {ON}", ours)
+    star = sql(spark, f"select * from a {how} asof join b match_condition (a.t >= b.t) using (k)")
+    assert star.columns == ["k", "id", "l", "t", "id", "t", "r"]
+
+
+def test_match_conditions_among_other_joins(spark: SparkSession, duck: duckdb.DuckDBPyConnection) -> None:
+    first, second = "match_condition (a.t >= b.t) on a.k = b.k", "match_condition (a.l <= c.t)"
+    ours = f"select a.id, b.id as bid, c.r as cr from a asof join b {first} left asof join (select * from b) c {second}"
+    wanted = f"select a.id, b.id as bid, c.r as cr from a asof join b on {ON} asof left join b c on a.l <= c.t"
+    asked = [tuple(row) for row in sql(spark, ours).collect()]
+    assert by_text(asked) == by_text(duck.execute(wanted).fetchall())
+    assert sql(spark, ours, explain=True).startswith("2 as-of joins")
+
+
+@pytest.mark.parametrize(
+    ("rest", "message"),
+    [
+        ("match_condition (a.t >= b.t and a.l > b.r)", "ON has 2 inequalities"),
+        ("match_condition (a.t >= b.t) on a.k = b.k and a.l < b.r", "ON has 2 inequalities"),
+        ("match_condition (a.t + b.t >= 1)", "is no equality or inequality"),
+        ("match_condition (a.t = b.t)", "ON has 0 inequalities"),
+    ],
+)
+def test_other_match_conditions_are_refused(spark: SparkSession, rest: str, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        sql(spark, f"select * from a asof join b {rest}")
+
+
+@pytest.mark.parametrize("time", ["a.t", "t"])
+@pytest.mark.parametrize("word", ["for system_time", "FOR SYSTEM_TIME", "timestamp"])
+def test_a_table_as_of_the_time_of_each_row_is_refused(spark: SparkSession, word: str, time: str) -> None:
+    with pytest.raises(UnsupportedError, match=r"ASOF JOIN.*interval_join.*enrich\(at=...\)") as told:
+        sql(spark, f"select * from a join b {word} as of {time} on a.k = b.k")
+    assert told.value.argument == "query"

@@ -57,7 +57,8 @@ def sql(spark: SparkSession, query: str, *, args: Arguments | None = None, expla
     Planning runs small Spark jobs, as `interval_join` does.
 
     `a ASOF [LEFT] JOIN b ON a.k = b.k AND a.t >= b.t` is an as-of join as DuckDB writes it: each row of a with the last
-    row of b at its time or before it; `>` leaves out the very same time, `<=` and `<` look forward.
+    row of b at its time or before it; `>` leaves out the very same time, `<=` and `<` look forward. As Spark writes it,
+    `a [LEFT] ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k`, or USING (k), is read, too.
 
     A hint says how the joins of its SELECT run: `SELECT /*+ interval_join(memory='64MB', algorithm='dip') */ ...`
     takes `memory`, `algorithm`, `route` and `partitions`, and `asof_join(...)` all of these but `route`.

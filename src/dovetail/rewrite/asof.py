@@ -1,5 +1,6 @@
 """Plans two parts of FROM as one as-of join: `a ASOF [LEFT] JOIN b ON a.k = b.k AND a.t >= b.t`, as in DuckDB.
 
+Spark's `a [LEFT] ASOF JOIN b MATCH_CONDITION (a.t >= b.t) ON a.k = b.k` is the same join.
 Semi and anti joins are the rows of inner and left joins. A right or full join is the as-of join with one right row for
 each key and time, joined by equality with all right rows, so that the others come once, beside nulls.
 """
@@ -7,7 +8,7 @@ each key and time, joined by equality with all right rows, so that the others co
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from pyspark.sql import DataFrame
@@ -74,7 +75,7 @@ def asof_joined(pair: Pair, must: Sequence[Condition], using: Sequence[str] | No
     `UnsupportedError` for conditions that no as-of join has, which Spark cannot run either.
     """
     _check(pair, using)
-    read = _by_names(pair, using) if using else _by_conditions(pair, must)
+    read = _by_names(pair, using, must) if using else _by_conditions(pair, must)
     sides = _sides(pair, read)
     shown = tuple(map(_shown, read.keys))
     others = tuple(term.shown for term in (*read.left, *read.right))
@@ -100,9 +101,12 @@ def _named(pair: Pair) -> str:
     return f"{pair.left.shown} ASOF JOIN {pair.right.shown}"
 
 
-def _by_names(pair: Pair, using: Sequence[str]) -> _Read:
-    """Equalities of the columns with these names, and `>=` of the last one."""
+def _by_names(pair: Pair, using: Sequence[str], match: Sequence[Condition]) -> _Read:
+    """Equalities of the columns with these names, and `>=` of the last one, unless MATCH_CONDITION says the time."""
     terms = [[_column(pair, part.inputs, name) for part in (pair.left, pair.right)] for name in using]
+    if match:
+        keys = [Comparison(left, "=", right) for left, right in terms]
+        return replace(_by_conditions(pair, match), keys=tuple(keys))
     operators = ["="] * (len(using) - 1) + [">="]
     *keys, time = (Comparison(left, operator, right) for (left, right), operator in zip(terms, operators, strict=True))
     return _Read(time, tuple(keys), (), ())

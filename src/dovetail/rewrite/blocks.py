@@ -187,6 +187,7 @@ class Join:
     on: Piece | None
     merges: bool  # USING or NATURAL: columns of both sides become one
     asof: bool = False
+    match: Piece | None = None  # the comparison in MATCH_CONDITION of an as-of join
 
     @property
     def using(self) -> tuple[str, ...]:
@@ -263,15 +264,22 @@ def _join(piece: Piece, left: Node, start: int, join: int, stop: int) -> Node | 
     if len(criteria) > 1:
         return None
     end = criteria[0] if criteria else stop
-    right = _relation(piece, join + 1, end)
-    if right is None:
-        return None
     words = [source.kind(number) for number in range(start, join)]
+    match = _match(source.piece(join + 1, end)) if T.ASOF in words and join + 1 < end else None
+    right = _relation(piece, join + 1, end if match is None else match.start)
+    if right is None or (match is not None and match.stop < end):
+        return None
     how = next((HOWS[word] for word in (T.SEMI, T.ANTI, T.FULL, T.LEFT, T.RIGHT) if word in words), "inner")
     on = source.piece(end + 1, stop) if criteria and source.kind(end) is T.ON and end + 1 < stop else None
     merges = T.NATURAL in words or bool(criteria and source.kind(end) is T.USING)
     criterion = source.piece(end, stop) if criteria else None
-    return Join(left, right, how, source.piece(start, join + 1).text, criterion, on, merges, T.ASOF in words)
+    compared = None if match is None else source.piece(match.start + 1, match.stop).inside()
+    return Join(left, right, how, source.piece(start, join + 1).text, criterion, on, merges, T.ASOF in words, compared)
+
+
+def _match(piece: Piece) -> Piece | None:
+    """The MATCH_CONDITION (...) after the right relation of an as-of join."""
+    return next((piece.source.matches[number] for number in piece.top() if number in piece.source.matches), None)
 
 
 def _relation(piece: Piece, start: int, stop: int) -> Node | None:

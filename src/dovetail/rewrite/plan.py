@@ -110,6 +110,7 @@ class BlockPlan:
         right = self._walk(node.right, may if node.how in REACHES_RIGHT and not node.asof else ())
         must = self._read(node.on, left.inputs + right.inputs) if node.on else []
         if node.asof:
+            must += self._read(node.match, left.inputs + right.inputs) if node.match else []
             return self._asof(node, Pair(self.query, left, right, node.how, self.hints), must)
         if node.merges:
             self._leave(left, right, node.how, "USING and NATURAL merge columns; say the equality in ON")
@@ -269,6 +270,7 @@ def plan_query(
     Spark first analyses the query by itself, with interval functions as comparisons and as-of joins as plain joins. So
     Spark reports what is wrong with it, and the planned query must have the same columns.
     """
+    _check_snapshots(source)
     reference = run(spark, _for_spark(source, calls), views)
     query = Query(spark, source, calls, views)
     for block in find_blocks(source):
@@ -295,12 +297,29 @@ def plan_query(
     return reference, query.report
 
 
+def _check_snapshots(source: Source) -> None:
+    """`UnsupportedError` for `r FOR SYSTEM_TIME AS OF o.ts`: Spark's time travel takes a constant, not a column."""
+    words = [token.text.lower() for token in source.tokens]
+    for number, word in enumerate(words[:-3]):
+        is_snapshot = word in ("system_time", "timestamp") and words[number + 1 : number + 3] == ["as", "of"]
+        is_column = source.kind(number + 3) in (T.VAR, T.IDENTIFIER) and source.kind(number + 4) is not T.L_PAREN
+        if is_snapshot and is_column:
+            raise UnsupportedError(
+                f"{source.piece(number, number + 4).text}...: a table as of the time of each row is a temporal join, "
+                "which is not planned from this text. Where the table has the time of each change, write a ASOF JOIN b "
+                "ON a.k = b.k AND a.t >= b.t; where it has the first time and the end of validity, use interval_join; "
+                "for streams, enrich(at=...)."
+            )
+
+
 def _for_spark(source: Source, calls: Sequence[IntervalCall]) -> str:
     patches = Patches(source.text)
     for call in calls:
         patches.add(call.piece.span, escaped(call.comparisons()))
     for number in source.asof:  # the same columns, if not the same rows
         patches.add(source.piece(number, number + 1).span, "")
+    for match in source.matches.values():
+        patches.add(match.span, "")
     return patches.render()
 
 

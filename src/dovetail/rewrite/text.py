@@ -68,6 +68,13 @@ class Source:
         words = [n for n, kind in enumerate(kinds) if kind is TokenType.ASOF and kinds[n - 1 : n] != [TokenType.DOT]]
         return frozenset(n for n in words if self._before_join(n) and not self._is_alias(n, words))
 
+    @cached_property
+    def matches(self) -> dict[int, Piece]:
+        """The MATCH_CONDITION (...) of as-of joins, as Spark writes them, by their first token."""
+        words = [n for n, token in enumerate(self.tokens) if token.text.lower() == "match_condition"]
+        words = [n for n in words if self.asof and self.kind(n) is TokenType.VAR and n + 1 in self.partner]
+        return {n: self.piece(n, self.partner[n + 1] + 1) for n in words}
+
     def _before_join(self, number: int) -> bool:
         """Whether this word, alone or with words such as LEFT after it, stands before JOIN."""
         kinds = (token.token_type for token in self.tokens[number + 1 :])

@@ -9,16 +9,17 @@ from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from decimal import Decimal
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.errors import PySparkException, PySparkTypeError
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
+from dovetail.engine.memory import parse_bytes
 from dovetail.engine.rows.keys import KeyEncoder
 from dovetail.errors import PlanError, UnsupportedError
 from dovetail.request import Distance, Key, output_names
@@ -237,6 +238,18 @@ def _has_name_twice(kind: T.DataType) -> bool:
     return isinstance(kind, T.ArrayType) and _has_name_twice(kind.elementType)
 
 
+def may_collect(frame: DataFrame, rows: float, beside: float = 0) -> bool:
+    """Whether the driver may collect this number of rows of the frame, and some bytes beside them."""
+    return rows * row_bytes(frame) + beside <= collectable_bytes(frame.sparkSession)
+
+
+def collectable_bytes(spark: SparkSession) -> float:
+    """Bytes that the driver may collect: half of spark.driver.maxResultSize, as tasks send more than rows."""
+    given = str(spark.conf.get("spark.driver.maxResultSize", "1g"))
+    is_unlimited = not given.rstrip("bBkKmMgGtTpP").strip("0")
+    return inf if is_unlimited else parse_bytes(given, "spark.driver.maxResultSize") / 2
+
+
 def row_bytes(frame: DataFrame) -> int:
     """Bytes of a row in Arrow form, by its types."""
     return sum(_width(field.dataType) for field in frame.schema)
@@ -398,7 +411,14 @@ def distance_units(
             argument=argument,
         )
     if isinstance(kind, FLOATS):
-        return float(given)  # type: ignore[arg-type]  # a timedelta was refused
+        try:
+            return float(given)  # type: ignore[arg-type]  # a timedelta was refused
+        except OverflowError:
+            raise PlanError(
+                f"{argument}={given!r} is beyond the numbers of a column of type {asked.simpleString()}; give a "
+                "smaller one.",
+                argument=argument,
+            ) from None
     if timely:
         micros = _whole(Fraction(given // _MICRO, 10**6) if isinstance(given, timedelta) else given, 6, up)
         return _whole(Fraction(micros, 86_400_000_000), 0, up) if isinstance(kind, T.DateType) else micros

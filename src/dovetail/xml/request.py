@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from dovetail.errors import PlanError
-from dovetail.request import DEFAULT_MEMORY, MIN_MEMORY, one_of, parse_partitions, parse_size
+from dovetail.request import DEFAULT_MEMORY, MIN_MEMORY, items_of, one_of, parse_partitions, parse_size
 from dovetail.xml.scan.files import address_of
 
 Output = Literal["items", "columns"]
@@ -56,19 +56,26 @@ class XQueryOptions:
             one_of("on_error", self.on_error, get_args(OnError)) == "skip",
             parse_partitions(self.partitions),
             parse_size("memory", self.memory, MIN_MEMORY),
-            None if self.context is None else str(self.context),
+            _context(self.context),
             one_of("route", self.route, get_args(Route)),
             _addresses(self.documents),
         )
 
 
+def _context(given: Any) -> str | None:
+    if given is not None and not (isinstance(given, (str, Path)) and str(given)):
+        raise PlanError(f"context={given!r} must be the place of one XML file.", argument="context")
+    return None if given is None else str(given)
+
+
 def _addresses(given: Sequence[str | Path]) -> tuple[str, ...]:
-    if isinstance(given, (str, Path)) or not all(isinstance(one, (str, Path)) and str(one) for one in given):
+    found = items_of(given)
+    if found is None or not all(isinstance(one, (str, Path)) and str(one) for one in found):
         raise PlanError(
             f"documents={given!r} must be a list of files, directories or addresses, such as ['data/rates.xml'].",
             argument="documents",
         )
-    return tuple(address_of(str(one)) for one in given)
+    return tuple(address_of(str(one)) for one in found)
 
 
 def _named(argument: str, given: Mapping[str, Any] | None) -> Mapping[str, Any]:

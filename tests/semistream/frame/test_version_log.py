@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+import uuid
 from pathlib import Path
 
 import pyarrow as pa
@@ -151,3 +152,11 @@ def test_a_damaged_file_is_told_with_its_name(tmp_path: Path, damage: bytes) -> 
     (tmp_path / "log" / ".shared").write_bytes(damage)
     with pytest.raises(ConfigError, match=r"\.shared is damaged; remove it and start again"):
         log.marked()
+
+
+def test_what_a_killed_writer_left_among_noted_logs_is_not_read(tmp_path: Path) -> None:
+    own = VersionLog(str(tmp_path / "own"))
+    own.remember(VersionLog(str(tmp_path / "other")))
+    (noted,) = Path(own.home).glob("*/*.json")
+    (noted.parent / f".{uuid.uuid4().hex}").write_text("[")
+    assert own.others() == [str(tmp_path / "other")]

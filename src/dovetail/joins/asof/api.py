@@ -145,15 +145,8 @@ def plan_asof_join(left: DataFrame, right: DataFrame, request: Request) -> AsofP
 
 def make_plan(left: DataFrame, right: DataFrame, request: Request) -> AsofPlan:
     """The plan of a request; inputs that are not small are sampled by one job."""
-    mine, theirs = prepare(left, right, request)
-    asked = left.schema[_column(left, request.on.left)].dataType
-    tolerance = None
-    if request.tolerance is not None:
-        tolerance = min(_FARTHEST, distance_units("tolerance", request.tolerance, mine.kind, asked))
+    mine, theirs, tolerance, obstacle = _asked(left, right, request)
     sink = MetricsSink(left.sparkSession)
-    obstacle = index_obstacle(mine, theirs)
-    if obstacle is not None and request.algorithm == "index":
-        raise PlanError(f"algorithm='index': {obstacle}; use 'window' or 'auto'.", argument="algorithm")
     small = None if obstacle else _reason_by_size(left, right, request)
     reason = obstacle or small or ("named by the user" if request.algorithm == "window" else None)
     if reason is not None:
@@ -161,6 +154,26 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> AsofPlan:
         return AsofPlan(request, mine, theirs, WindowWay(request, tolerance, one_task=stored), reason, sink)
     cells, reason = fitting_cells(mine, theirs, bool(request.keys), request.partitions, request.memory)
     return AsofPlan(request, mine, theirs, IndexWay(request, tolerance, cells, sink), reason, sink)
+
+
+def empty_result(left: DataFrame, right: DataFrame, request: Request) -> DataFrame:
+    """A frame with the columns of the result over inputs without rows; no job, and what planning refuses is refused."""
+    mine, theirs, tolerance, _ = _asked(left, right, request)
+    sink = MetricsSink(left.sparkSession)
+    return AsofPlan(request, mine, theirs, WindowWay(request, tolerance), "no rows", sink).frame()
+
+
+def _asked(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, Side, int | float | None, str | None]:
+    """Both sides, checked against the request, the tolerance in units, and why only Spark can join them, if so."""
+    mine, theirs = prepare(left, right, request)
+    asked = left.schema[_column(left, request.on.left)].dataType
+    tolerance = None
+    if request.tolerance is not None:
+        tolerance = min(_FARTHEST, distance_units("tolerance", request.tolerance, mine.kind, asked))
+    obstacle = index_obstacle(mine, theirs)
+    if obstacle is not None and request.algorithm == "index":
+        raise PlanError(f"algorithm='index': {obstacle}; use 'window' or 'auto'.", argument="algorithm")
+    return mine, theirs, tolerance, obstacle
 
 
 def _reason_by_size(left: DataFrame, right: DataFrame, request: Request) -> str | None:

@@ -15,6 +15,7 @@ from dovetail.request import (
     Distance,
     Key,
     Keys,
+    items_of,
     one_of,
     parse_columns,
     parse_distance,
@@ -99,14 +100,15 @@ def _on(given: Any) -> Key:
 
 def _ties(given: Any) -> tuple[Any, tuple[str, ...]]:
     """Which row of a tie is taken, and the columns that order the rows."""
-    if given in ("first", "last"):
+    if isinstance(given, str) and given in ("first", "last"):
         raise PlanError(
             f"ties={given!r} needs the columns that say which row is {given}: rows of a DataFrame have no order; give "
             f"ties=({given!r}, 'column'), or 'any' or 'all'.",
             argument="ties",
         )
     if isinstance(given, (tuple, list)) and len(given) == 2 and given[0] in ("first", "last"):
-        columns = (given[1],) if isinstance(given[1], str) else tuple(given[1])
+        named = given[1]
+        columns = (named,) if isinstance(named, str) else tuple(items_of(named) or ())
         if columns and all(isinstance(name, str) and name for name in columns):
             return given[0], columns
     elif isinstance(given, str):

@@ -31,7 +31,7 @@ from dovetail.joins.interval.plan.route import Route
 from dovetail.joins.interval.plan.sides import Side, Sides, as_column, output_columns, prepare, project
 from dovetail.joins.interval.plan.slack import with_slack
 from dovetail.joins.interval.plan.statistics import Inputs, SideStatistics
-from dovetail.joins.interval.plan.text import coded_texts
+from dovetail.joins.interval.plan.text import TextCodes, coded_texts
 from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, TopOptions, TopRequest
 from dovetail.request import takes
 from dovetail.spark.frames import arrow_type, is_connect, quoted
@@ -268,14 +268,26 @@ def interval_topk(left: DataFrame, right: DataFrame, request: TopRequest) -> Dat
 
 def make_plan(left: DataFrame, right: DataFrame, request: Request) -> IntervalPlan:
     """The plan of a request over two DataFrames; runs a small job for their statistics."""
-    asked = request
-    left, right, request = coded_texts(left, right, request)
+    inputs = Inputs.of(_asked(*coded_texts(left, right, request)))
+    return IntervalPlan(request, inputs, choose_join(inputs))
+
+
+def empty_result(left: DataFrame, right: DataFrame, request: Request) -> DataFrame:
+    """A frame with the columns of the result over inputs without rows; no job, and what planning refuses is refused."""
+    no_codes = TextCodes(b"")  # right for any texts, and needs none of them
+    sides = _asked(*coded_texts(left, right, replace(request, invalid="null"), no_codes))
+    one, other, request = sides.left, sides.right, sides.request
+    rows = one.frame if request.left_only else one.frame.crossJoin(other.frame)
+    return project(rows, one, other, request)
+
+
+def _asked(left: DataFrame, right: DataFrame, request: Request) -> Sides:
+    """Both sides as they are joined, with every part of the request checked; starts no job."""
     sides = _prepared(left, right, request)
     if request.keep != "all" and request.how == "right":  # right rows keep one match each: the sides are exchanged
         request = request.mirrored(output_columns(sides.left, sides.right, request))
         sides = Sides(request, *(replace(side, exchanged=True) for side in prepare(right, left, request)))
-    inputs = Inputs.of(with_slack(sides))
-    return IntervalPlan(asked, inputs, choose_join(inputs))
+    return with_slack(sides)
 
 
 def count_rows(left: DataFrame, right: DataFrame, request: Request) -> DataFrame:
@@ -314,6 +326,7 @@ def _check_condition(sides: Sides) -> None:
     except AnalysisException as problem:
         raise PlanError(
             f"condition={request.condition!r} does not fit the result's columns {[*left.payload, *right.payload]}; "
-            f"write it over these names, without aggregates and window functions. Spark says: {problem}",
+            "write it over these names, without aggregates and window functions. Spark says: "
+            f"{str(problem).partition(chr(10))[0]}",
             argument="condition",
         ) from problem

@@ -26,7 +26,7 @@ from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.sort import stable_order
 from dovetail.engine.rows.keys import NARROW_DIGITS, Bounds, bound_codes, decimal_words, flags_of, whole
 from dovetail.errors import PlanError, UnsupportedError
-from dovetail.request import CLOSED, Closed, one_of
+from dovetail.request import CLOSED, Closed, items_of, one_of
 
 RelationName = Literal[
     "overlapping", "before", "after", "meets", "met_by", "overlaps", "overlapped_by", "starts", "started_by", "ends",
@@ -127,8 +127,8 @@ class Relation:
         closed: str | tuple[str, str] = "left",
     ) -> Relation:
         """The relation that a user's arguments name; aliases carry Allen's meaning."""
-        names = [relation] if isinstance(relation, str) else list(relation)
-        if not all(isinstance(name, str) for name in names):
+        names = [relation] if isinstance(relation, str) else items_of(relation)
+        if names is None or not all(isinstance(name, str) for name in names):
             raise PlanError(
                 f"relation={relation!r} must be a name or a set of names: {', '.join(RELATIONS)}.", argument="relation"
             )

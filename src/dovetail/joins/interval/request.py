@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from decimal import Decimal
@@ -19,8 +20,10 @@ from dovetail.request import (
     HowName,
     Key,
     Keys,
+    items_of,
     one_of,
     parse_columns,
+    parse_condition,
     parse_count,
     parse_distance,
     parse_flag,
@@ -139,7 +142,7 @@ class PairOptions:
             parse_interval("right_interval", self.right_interval),
             Relation.parse(self.relation, parse_flag("strict", self.strict), self.closed),
             parse_keys(self.on),
-            self.condition,
+            parse_condition(self.condition),
             one_of("invalid", self.invalid, get_args(Invalid)),
             one_of("algorithm", self.algorithm, get_args(Algorithm)),
             parse_size("memory", self.memory, MIN_MEMORY),
@@ -326,7 +329,7 @@ class TopOptions(PairOptions):
 
 def parse_interval(name: str, given: str | Sequence[str]) -> tuple[str, ...]:
     """The two columns, or the struct column, of an interval; a `PlanError` for anything else."""
-    parts = (given,) if isinstance(given, str) else tuple(given)
+    parts = (given,) if isinstance(given, str) else tuple(items_of(given) or ())
     if len(parts) not in (1, 2) or not all(isinstance(part, str) and part for part in parts):
         raise PlanError(
             f"{name}={given!r} must be a (start, end) pair of column names or the name of a struct column.",
@@ -351,9 +354,13 @@ def _check_route(route: Route, algorithm: Algorithm) -> None:
 def _split_points(points: Sequence[Any] | None) -> tuple[Any, ...] | None:
     if points is None:
         return None
-    if isinstance(points, str) or any(point is None for point in points):
-        raise PlanError(f"split_points={points!r} must be a list of bounds, without nulls.", argument="split_points")
-    return tuple(sorted(set(points)))
+    found = items_of(points)
+    with suppress(TypeError):  # values that have no order
+        if found is not None and all(point is not None for point in found):
+            return tuple(sorted(set(found)))
+    raise PlanError(
+        f"split_points={points!r} must be a list of bounds of one type, without nulls.", argument="split_points"
+    )
 
 
 def _check_split_points(partitions: int | None, points: tuple[Any, ...] | None) -> None:

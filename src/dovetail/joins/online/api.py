@@ -241,11 +241,10 @@ def _tree_plan(frames: Mapping[str, DataFrame], request: MultiRequest) -> Online
     schemas = {name: arrow_schema(frame) for name, frame in frames.items()}
     graph.check(schemas)
     multi_schema(graph.names, schemas, terms.with_phase)  # refuses a column of the phase's name
-    for name, n in (request.rows or {}).items():
-        if name not in graph.names or isinstance(n, bool) or not n > 0:
-            raise PlanError(
-                f"rows={request.rows!r}: give a number above 0 for some of {list(graph.names)}.", argument="rows"
-            )
+    if any(name not in graph.names for name in request.rows or ()):
+        raise PlanError(
+            f"rows={request.rows!r}: give a number above 0 for some of {list(graph.names)}.", argument="rows"
+        )
     kept = tuple(_kept(graph, schemas, names, wanted).items())
     tree = Tree(tuple(on), tuple(sorted((name, float(n)) for name, n in (request.rows or {}).items())))
     join = BucketJoin(terms.algorithm, tree, terms.memory, terms.with_phase, kept)

@@ -7,6 +7,7 @@ Two inputs have one edge.
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -160,10 +161,14 @@ def whole_bounds(band: Band, kind: pa.DataType) -> tuple[int, int] | None:
         return None
     lo, hi = (_in_units(bound, per_unit) for bound in (band.lo, band.hi))
     if max(abs(lo), abs(hi)) >= 2**63:
-        raise PlanError(
-            f"band {band} is wider than the numbers of a column of type {kind}; give smaller bounds.", argument="within"
-        )
+        raise _too_wide(band, kind)
     return math.ceil(lo), math.floor(hi)
+
+
+def _too_wide(band: Band, kind: pa.DataType) -> PlanError:
+    return PlanError(
+        f"band {band} is wider than the numbers of a column of type {kind}; give smaller bounds.", argument="within"
+    )
 
 
 def opened(band: Band, kind: pa.DataType, closed: Closed) -> Band:
@@ -215,6 +220,8 @@ def _units_per_one(band: Band, kind: pa.DataType) -> Fraction | None:
     """How many units of a column a second or the number one is; None for floating-point columns."""
     if pa.types.is_floating(kind):
         _require(not isinstance(band.lo, timedelta), band, kind, "numbers")
+        if max(abs(_number(bound)) for bound in (band.lo, band.hi)) > sys.float_info.max:
+            raise _too_wide(band, kind)
         return None
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind) or pa.types.is_duration(kind) or pa.types.is_time(kind):
         _require(isinstance(band.lo, timedelta), band, kind, "timedeltas")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -20,6 +21,7 @@ from dovetail.request import (
     HowName,
     Key,
     Keys,
+    items_of,
     one_of,
     parse_columns,
     parse_flag,
@@ -216,16 +218,29 @@ class MultiJoinOptions(OnlineOptions):
 
     def request(self) -> MultiRequest:
         """The join, or an error that says what to change."""
-        if isinstance(self.on, str) or not all(isinstance(term, (tuple, list)) for term in self.on):
+        terms = items_of(self.on)
+        if terms is None or not all(isinstance(term, (tuple, list)) for term in terms):
             raise PlanError(
                 f"on={self.on!r}: give a list of predicates such as ('orders.id', 'items.order_id').", argument="on"
             )
         named = one_of("algorithm", self.algorithm, get_args(MultiAlgorithm))
         return MultiRequest(
-            tuple(tuple(term) for term in self.on),
+            tuple(map(tuple, terms)),
             self.terms(AUTO["online_multijoin"] if named == "auto" else named),
             parse_columns(self.columns),
             self.suffixes,
-            self.rows,
+            _rows(self.rows),
             self.end_of_input,
         )
+
+
+def _rows(given: Any) -> Mapping[str, float] | None:
+    """The numbers of rows by input; names are checked later, against the inputs."""
+    known = given is None or isinstance(given, Mapping)
+    if not known or not all(_is_number(n) and n > 0 for n in (given or {}).values()):
+        raise PlanError(f"rows={given!r} must have a number above 0 for each input that it names.", argument="rows")
+    return given  # type: ignore[no-any-return]  # a mapping
+
+
+def _is_number(given: Any) -> bool:
+    return isinstance(given, (int, float)) and not isinstance(given, bool) and abs(given) <= sys.float_info.max

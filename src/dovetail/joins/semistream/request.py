@@ -25,6 +25,7 @@ from dovetail.request import (
     nearest,
     one_of,
     parse_columns,
+    parse_condition,
     parse_flag,
     parse_how,
     parse_seconds,
@@ -74,7 +75,7 @@ class Lookup:
     position: float = 0.3
 
     def __post_init__(self) -> None:
-        if self.kind not in get_args(Kind):
+        if not isinstance(self.kind, str) or self.kind not in get_args(Kind):
             raise PlanError(
                 f"lookup={self.kind!r} is not one of {list(get_args(Kind))}; or give a position in (0, 1].",
                 argument="lookup",
@@ -89,9 +90,9 @@ class Lookup:
         """The policy meant by a name or by a bare position."""
         if isinstance(lookup, Lookup):
             return lookup
-        if isinstance(lookup, str):
-            return cls(lookup)  # type: ignore[arg-type]  # checked there
-        return cls("position", float(lookup))
+        if isinstance(lookup, (int, float)) and not isinstance(lookup, bool):
+            return cls("position", lookup)
+        return cls(lookup)  # type: ignore[arg-type]  # checked there
 
     @property
     def code(self) -> int:
@@ -203,8 +204,8 @@ def dead_letter(path: str | Path) -> DeadLetter:
     >>> print(dovetail.dead_letter("/data/unknown"))
     dead_letter(/data/unknown)
     """
-    if not str(path):
-        raise PlanError("dead_letter needs a directory; give its path.", argument="path")
+    if not isinstance(path, (str, Path)) or not str(path):
+        raise PlanError(f"dead_letter({path!r}) needs a directory; give its path.", argument="path")
     return DeadLetter(str(path) if ":/" in str(path) else str(Path(path).absolute()))
 
 
@@ -233,7 +234,7 @@ def on_miss_of(given: OnMiss | str) -> OnMiss:
     """The value for "drop" or for a call of `dead_letter` or `park`."""
     if isinstance(given, (Drop, DeadLetter, Park)):
         return given
-    if given == "drop":
+    if isinstance(given, str) and given == "drop":
         return Drop()
     raise PlanError(
         f"on_miss={given!r} is not known; use 'drop', dead_letter(path) or park(retry, deadline).", argument="on_miss"
@@ -255,7 +256,7 @@ class Freshness:
         """The freshness meant by a name or by `ttl(...)`."""
         if isinstance(given, Freshness):
             return given
-        if given in ("per_batch", "pinned"):
+        if isinstance(given, str) and given in ("per_batch", "pinned"):
             return cls(given)  # type: ignore[arg-type]  # one of the two names
         raise PlanError(
             f"freshness={given!r} is not known; use 'per_batch', 'pinned' or ttl(\"10 min\").", argument="freshness"
@@ -454,12 +455,8 @@ def _cache(given: CachePolicy | Replaces) -> CachePolicy:
     return CachePolicy(one_of("cache", given, get_args(Replaces)))
 
 
-def _condition(condition: Any, misses: OnMiss) -> Any:
-    if isinstance(condition, str) and not condition.strip():
-        raise PlanError(
-            f"condition={condition!r} is empty; write it over the columns of the result, or leave it out.",
-            argument="condition",
-        )
+def _condition(given: Any, misses: OnMiss) -> Any:
+    condition = parse_condition(given)
     if condition is not None and isinstance(misses, Park):
         raise PlanError(
             f"condition={condition!r} with on_miss={misses}: rows are parked by their key alone; use "
@@ -488,9 +485,10 @@ def _tune(tune: Tune | Sizes | Mapping[str, int]) -> tuple[str, Sizes | None]:
 def _directory(versions: str | Path | None) -> str | None:
     if versions is None:
         return None
-    if not str(versions):
+    if not isinstance(versions, (str, Path)) or not str(versions):
         raise PlanError(
-            "versions='' is no path; the log of versions is kept in a directory that all hosts share: give it.",
+            f"versions={versions!r} is no path; the log of versions is kept in a directory that all hosts share: give "
+            "it.",
             argument="versions",
         )
     try:

@@ -143,9 +143,10 @@ class Sizes:
         for field in fields(self):
             value = getattr(self, field.name)
             least = 0 if field.name in ("pinned", "cached", "resident", "page_cache") else 1
-            if value is not None and value < least:
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
                 raise PlanError(
-                    f"size {field.name}={value} is too small; give at least {least}, or leave it out.", argument="tune"
+                    f"size {field.name}={value!r} must be a whole number from {least}; give one, or leave it out.",
+                    argument="tune",
                 )
 
     def __str__(self) -> str:

@@ -198,7 +198,8 @@ class VersionLog:
     def others(self) -> list[str]:
         """The places of logs that were noted."""
         home = self.home / _OTHERS
-        return [str(self._json(home / name)) for name in self._reached(lambda: files.names(home))]
+        names = self._reached(lambda: files.names(home))
+        return [str(self._json(home / name)) for name in names if name.endswith(".json")]  # others are not whole
 
     def _proposal(
         self, batch: Batch, freshness: Freshness, store: MasterStore, newest: Callable[[], str], names: Sequence[str]

@@ -187,18 +187,17 @@ def parse_withins(
     if closed is not None:
         one_of("closed", closed, CLOSED)
     listed = isinstance(valid, (list, tuple)) and len(valid) == 2 and all(isinstance(name, str) for name in valid)
-    if at is None:
-        if ranged is None and (valid is not None or closed is not None or overlap != "error"):
-            raise PlanError(
-                "valid=, closed= and overlap= are for look-ups at a time or by a range; give at= with the stream's "
-                "column of times, or a range in on=.",
-                argument="at",
-            )
-    elif not isinstance(at, str) or not (valid is None or listed):
+    if at is None and ranged is None and (valid is not None or closed is not None or overlap != "error"):
+        raise PlanError(
+            "valid=, closed= and overlap= are for look-ups at a time or by a range; give at= with the stream's "
+            "column of times, or a range in on=.",
+            argument="at",
+        )
+    if not (at is None or isinstance(at, str)) or not (valid is None or listed):
         raise PlanError(
             f"at={at!r}, valid={valid!r}: give the name of the stream's column of times, and the master's two columns, "
             f"first and end of validity.",
-            argument="at" if not isinstance(at, str) else "valid",
+            argument="valid" if at is None or isinstance(at, str) else "at",
         )
     if at is not None and ranged is not None and closed is not None:
         raise PlanError(

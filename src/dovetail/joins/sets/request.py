@@ -16,6 +16,7 @@ from dovetail.request import (
     Closed,
     Distance,
     Keys,
+    is_column,
     one_of,
     parse_distance,
     parse_keys,
@@ -212,8 +213,10 @@ def _aggregates(given: Any) -> Any:
     """Columns, or a mapping of names to SQL text or Columns; checked against the input later."""
     if given is None:
         return None
-    named = isinstance(given, Mapping) and all(isinstance(name, str) and name for name in given)
-    listed = isinstance(given, (list, tuple)) and not any(isinstance(each, str) for each in given)
+    named = isinstance(given, Mapping) and all(
+        isinstance(name, str) and name and (isinstance(each, str) or is_column(each)) for name, each in given.items()
+    )
+    listed = isinstance(given, (list, tuple)) and all(map(is_column, given))
     if not (named or listed) or not given:
         raise PlanError(
             f'aggregates={given!r} must be {{"name": "SQL aggregate"}}, such as {{"total": "sum(x)"}}, or a list of '

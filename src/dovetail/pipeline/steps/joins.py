@@ -14,8 +14,9 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import PlanError
 from dovetail.functions import FINITE, STREAMED
-from dovetail.joins.asof.api import plan_asof_join
-from dovetail.joins.interval.plan.sides import as_column, prepare, project
+from dovetail.joins.asof import api as asof
+from dovetail.joins.asof.request import AsofOptions
+from dovetail.joins.interval import api as interval
 from dovetail.joins.interval.request import JoinOptions
 from dovetail.joins.online.api import plan_online_join, plan_online_multijoin
 from dovetail.joins.semistream.api import plan_enrich
@@ -117,10 +118,11 @@ def checked_join(given: Given, step: Step) -> DataFrame:
     if step.type in FINITE:
         _check_finite(given, step)
     if step.type == "interval_join":
-        return _checked_interval(given, step)
-    if step.type == "asof_join":  # window functions need no sample and give the same columns
-        arguments = arguments_of(given.pipeline, step) | {"algorithm": "window"}
-        return plan_asof_join(*_inputs(given, step), **arguments).frame()
+        left, right = _inputs(given, step)
+        return interval.empty_result(left, right, JoinOptions(**arguments_of(given.pipeline, step)).request())
+    if step.type == "asof_join":
+        left, right = _inputs(given, step)
+        return asof.empty_result(left, right, AsofOptions(**arguments_of(given.pipeline, step)).request())
     return plan_join(given, step).frame()
 
 
@@ -139,21 +141,6 @@ def _checked_enrich(given: Given, step: Step) -> DataFrame:
         pages.close()
     tune = request.tune if request.sizes is not None else "off"
     return make_plan(rows, store, replace(request, algorithm=named, tune=tune)).frame()
-
-
-def _checked_interval(given: Given, step: Step) -> DataFrame:
-    request = JoinOptions(**arguments_of(given.pipeline, step)).request()
-    left, right = _inputs(given, step)
-    sides = prepare(left, right, request)
-    pair = sides[0].frame.crossJoin(sides[1].frame)
-    if request.condition is not None:
-        try:
-            pair = pair.where(as_column(request.condition))
-        except AnalysisException as error:
-            raise PlanError(
-                f"condition={request.condition!r} does not fit: {spark_says(error)}", argument="condition"
-            ) from error
-    return project(sides[0].frame if request.left_only else pair, *sides, request)
 
 
 def _inputs(given: Given, step: Step) -> list[DataFrame]:

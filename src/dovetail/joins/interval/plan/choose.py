@@ -25,7 +25,7 @@ from dovetail.joins.interval.relation import Relation, strategy
 from dovetail.joins.interval.request import OPERATORS, Request
 from dovetail.spark.frames import parallelism
 from dovetail.spark.hosts.sample import SMALL_BYTES
-from dovetail.spark.inputs import known_bytes, rows_at_most, spark_only
+from dovetail.spark.inputs import collectable_bytes, known_bytes, may_collect, rows_at_most, spark_only
 
 if TYPE_CHECKING:
     from dovetail.joins.interval.cost import Choice, IntervalStatistics
@@ -137,8 +137,8 @@ def _bounds_fit(sides: Sides) -> bool:
     """Whether bounds fit the driver; a job counts rows only if neither Spark's cache nor footers say that they do."""
     both = sides.left, sides.right
     told = [rows for side in both if (rows := rows_at_most(side.source)) is not None]
-    known = len(told) == len(both) and _driver_fits(sum(told), sides.request)
-    return known or _driver_fits(sum(kept_row_counts(both)), sides.request)
+    known = len(told) == len(both) and _driver_fits(sum(told), sides)
+    return known or _driver_fits(sum(kept_row_counts(both)), sides)
 
 
 def choose_top(inputs: Inputs) -> Route:
@@ -146,14 +146,15 @@ def choose_top(inputs: Inputs) -> Route:
     request, stats = inputs.request, inputs.statistics
     simple = request.condition is None and request.relation.only == "overlapping"
     coded = simple and not is_wide_decimal(inputs.left.bound_type) and _spark_only(inputs) is None
-    if not coded or not _driver_fits(sum(s.rows for s in stats), request):
+    if not coded or not _driver_fits(sum(s.rows for s in stats), inputs):
         return choose_join(inputs).route
-    whole_rows = int(request.memory / max(1.0, sum(s.row_bytes for s in stats)))
+    room = min(request.memory, collectable_bytes(inputs.left.frame.sparkSession))
+    whole_rows = int(room / max(1.0, sum(s.row_bytes for s in stats)))
     return IndexRoute(inputs, _DRIVER_REASON, driver=OnDriver(whole_rows=whole_rows))
 
 
-def _driver_fits(rows: int, request: Request) -> bool:
-    return rows * DRIVER_ROW_BYTES <= request.memory
+def _driver_fits(rows: int, sides: Sides) -> bool:
+    return rows * DRIVER_ROW_BYTES <= sides.request.memory and may_collect(bounds_only(sides.left), rows)
 
 
 def choose_writer(inputs: Inputs, planned: Route) -> RangesRoute | None:
@@ -311,16 +312,18 @@ def index_fits(inputs: Inputs, each: float, beside: float = 0) -> bool:
 
 
 def _right_fits(inputs: Inputs, with_rows: bool = False) -> bool:
-    """Whether an index of right rows, with the rows themselves if needed, fits a task's budget.
+    """Whether an index of right rows, with the rows themselves if needed, fits a task's budget and can be collected.
 
     Rows that could fit are measured by a job, if planning has not measured them.
     """
     stats = inputs.statistics[1]
     each = INDEX_BYTES + 2 * (stats.row_bytes if with_rows else stats.key_bytes)
-    if not with_rows or not index_fits(inputs, each):
-        return index_fits(inputs, each)
+    read = inputs.right.frame if with_rows else bounds_only(inputs.right)
+    fits = index_fits(inputs, each) and may_collect(read, stats.usable)
+    if not with_rows or not fits:
+        return fits
     texts = text_bytes(inputs.right) if stats.text_bytes is None else stats.text_bytes
-    return index_fits(inputs, each, 2 * texts)
+    return index_fits(inputs, each, 2 * texts) and may_collect(read, stats.usable, texts)
 
 
 def _index_seconds(inputs: Inputs) -> float:

@@ -59,8 +59,13 @@ def _ends(frame: DataFrame, columns: Sequence[str]) -> DataFrame:
     return frame.selectExpr(f"{first} as first", f"{last} as last")
 
 
-def coded_texts(left: DataFrame, right: DataFrame, request: Request) -> tuple[DataFrame, DataFrame, Request]:
-    """The inputs and the request with codes in place of text bounds; other bounds stay as they are."""
+def coded_texts(
+    left: DataFrame, right: DataFrame, request: Request, codes: TextCodes | None = None
+) -> tuple[DataFrame, DataFrame, Request]:
+    """The inputs and the request with codes in place of text bounds; other bounds stay as they are.
+
+    Without given `codes` a job finds those that tell the texts apart best.
+    """
     for name, frame in (("left", left), ("right", right)):
         check_input(name, frame, "an interval join")
     bounds = (
@@ -74,7 +79,7 @@ def coded_texts(left: DataFrame, right: DataFrame, request: Request) -> tuple[Da
     _check_request(request)
     frames, closed = (left, right), (request.relation.left_closed, request.relation.right_closed)
     sides = [_TextSide(*each) for each in zip(("left", "right"), frames, bounds, closed, strict=True)]
-    codes = TextCodes.of([(side.frame, [text for text, _ in side.bounds]) for side in sides])
+    codes = codes or TextCodes.of([(side.frame, [text for text, _ in side.bounds]) for side in sides])
     if request.invalid == "error":
         for side in sides:
             side.check()

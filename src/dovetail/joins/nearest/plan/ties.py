@@ -110,6 +110,7 @@ class Nearest:
             condition=self._counts(names, reach),
             how=how,
             memory=self.request.join.memory,
+            partitions=self.request.join.partitions,
         ).frame()
         pairs = pairs.selectExpr("*", f"if({names['rs']} is null, null, {self._distance(names)}) as {DISTANCE}")
         if self.request.ties == "first":

@@ -331,8 +331,8 @@ class MasterStore:
             changes: A streaming DataFrame with the store's columns, and those below.
             sequence: The columns by which changes of a key are ordered: a log position, a version, a time. Within a
                 micro-batch the last one counts, whatever the order of rows; changes of a key must not go back from one
-                micro-batch to the next. If the store has these columns, a change that is older than the stored row is
-                left out.
+                micro-batch to the next, but if the store has these columns, older ones are left out. With `history` the
+                first is the time; further ones, columns of the store, decide between changes of one time.
             checkpoint: The query's checkpoint location.
             operation: The column that says what a change does; "op" or "_change_type" unless given.
             operations: What further values of it mean: "upsert", "delete" or "ignore". Known are those of Debezium (c,

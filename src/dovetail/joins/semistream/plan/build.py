@@ -46,6 +46,7 @@ from dovetail.joins.semistream.master.page_file.writer import (
     with_clashes,
 )
 from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder, check_order
+from dovetail.request import items_of, parse_flag
 from dovetail.spark.frames import arrow_type, check_names, column_of, same_column
 from dovetail.spark.hosts.batch import exchange_by_hash, exchange_by_range, mapped_frame, numbered, one_partition
 from dovetail.spark.inputs import refuse_collated
@@ -95,6 +96,7 @@ def build_pages(
     place, schema = place_of(df.sparkSession, path), arrow_schema(df) if stored is None else stored
     key, frequency = same_columns(df, key), None if frequency is None else same_column(df, frequency)
     check_order(order, frequency, df.columns)
+    unique, keep_nulls = parse_flag("unique", unique), parse_flag("keep_nulls", keep_nulls)
     form = key_form(schema, key)
     for name in form.names:
         refuse_collated(df.schema[name], "key")
@@ -147,9 +149,12 @@ def arrow_schema(df: DataFrame) -> pa.Schema:
     return pa.schema([pa.field(field.name, arrow_type(field.dataType), field.nullable) for field in df.schema])
 
 
-def same_columns(df: DataFrame, names: str | Sequence[str]) -> tuple[str, ...]:
+def same_columns(df: DataFrame, names: str | Sequence[str], argument: str = "key") -> tuple[str, ...]:
     """The columns of these names, in any case where it does not count."""
-    return tuple(same_column(df, name) for name in ((names,) if isinstance(names, str) else names))
+    listed = [names] if isinstance(names, str) else items_of(names)
+    if listed is None or not all(isinstance(name, str) for name in listed):
+        raise PlanError(f"{argument}={names!r} must be a column name, or a list of them.", argument=argument)
+    return tuple(same_column(df, name) for name in listed)
 
 
 def _with_keys(df: DataFrame, form: KeyForm) -> tuple[DataFrame, DataFrame, int]:

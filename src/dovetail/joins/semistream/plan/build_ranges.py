@@ -22,6 +22,7 @@ from dovetail.joins.semistream.master.page_file.generation import Generation, Pa
 from dovetail.joins.semistream.master.page_file.range_file import RangePlan, check_options, overlap_at_bounds
 from dovetail.joins.semistream.master.page_file.writer import page_size
 from dovetail.joins.semistream.plan.build import REPORT, arrow_schema, check_seen, collected, same_columns
+from dovetail.request import parse_flag
 from dovetail.spark.frames import column_of
 from dovetail.spark.hosts.batch import exchange_by_id, mapped_frame
 from dovetail.spark.inputs import refuse_collated
@@ -48,9 +49,10 @@ def build_ranges(
     A range that reaches into several parts is in each of them. The path must be the same storage for driver and
     executors.
     """
-    check_options(order, keep_nulls)
+    check_options(order, parse_flag("keep_nulls", keep_nulls))
+    parse_flag("unique", unique)
     place, schema = place_of(df.sparkSession, path), arrow_schema(df)
-    bounds = bounds if isinstance(bounds, str) else same_columns(df, bounds)
+    bounds = bounds if isinstance(bounds, str) else same_columns(df, bounds, "bounds")
     ranged = check_ranged(schema, same_columns(df, key), bounds)
     form = RangeForm(schema, ranged)
     for name in (*ranged.key, *ranged.bounds):

@@ -13,8 +13,9 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from dovetail.engine.storage.files import access_of
 from dovetail.engine.storage.remote import Remote
@@ -39,6 +41,7 @@ from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.joins.semistream.plan.build import REPORT, collected, reported
 from dovetail.joins.semistream.versions import VersionLog, default_log
+from dovetail.request import items_of, one_of, parse_count
 from dovetail.spark.frames import arrow_type, column_of, parallelism
 from dovetail.spark.hosts.batch import exchange_by_id, mapped_frame
 from dovetail.spark.inputs import refuse_collated
@@ -78,13 +81,8 @@ class Changes:
     ) -> Changes:
         """The changes that a call describes; a `PlanError` before any job if they do not suit the store."""
         path = _changeable(store, history)
-        column, meanings = _operation(changes, operation), {**OPERATIONS, **(operations or {})}
-        strange = [value for value in meanings.values() if value not in ("upsert", "delete", "ignore")]
-        if strange:
-            raise PlanError(
-                f"operations: {strange[0]!r} is not one of 'upsert', 'delete', 'ignore'.", argument="operations"
-            )
-        order = (sequence,) if isinstance(sequence, str) else tuple(sequence)
+        column, meanings = _operation(changes, operation), {**OPERATIONS, **_meanings(operations)}
+        order = _order(sequence)
         _check_columns(store, changes, order, history)
         kinds = tuple(arrow_type(changes.schema[name].dataType) for name in order)
         form = ChangeForm(store.schema, store.key, order, kinds, tuple(meanings.items()), history)
@@ -105,7 +103,7 @@ class Changes:
             plan = ChangePlan(self.path, base.version, str(work), self.form)
             tasks = max(1, min(parallelism(changes.sparkSession), base.n_pages // _TASK_PAGES, _TASKS))
             reports = collected(mapped_frame(self._sorted(changes, plan, tasks), partial(_write_task, plan), REPORT))
-            return commit_changes(plan, reports, applied) if reports else None
+            return commit_changes(plan, reports, applied)
 
     def _check_unchanged(self, base: Generation) -> None:
         """Refuse a file that was rebuilt with another shape since the changes were planned."""
@@ -168,6 +166,27 @@ def _changeable(store: MasterStore, history: tuple[str, str] | None) -> str:
     return store.source.path
 
 
+def _meanings(operations: Any) -> Mapping[str, Operation]:
+    given = {} if operations is None else operations
+    if not isinstance(given, Mapping) or not all(value in get_args(Operation) for value in map(str, given.values())):
+        raise PlanError(
+            f"operations={operations!r} must be a mapping of values to 'upsert', 'delete' or 'ignore'.",
+            argument="operations",
+        )
+    return given
+
+
+def _order(sequence: Any) -> tuple[str, ...]:
+    order = (sequence,) if isinstance(sequence, str) else tuple(items_of(sequence) or ())
+    if not order or not all(isinstance(name, str) for name in order):
+        raise PlanError(
+            f"sequence={sequence!r} must be a column of the changes, or a list of them: what orders the changes of a "
+            "key.",
+            argument="sequence",
+        )
+    return order
+
+
 def _operation(changes: DataFrame, given: str | None) -> str:
     found = [given] if given is not None else [name for name in _COLUMNS if name in changes.columns]
     if len(found) == 1 and found[0] in changes.columns:
@@ -183,19 +202,28 @@ def _check_columns(
     store: MasterStore, changes: DataFrame, sequence: tuple[str, ...], history: tuple[str, str] | None
 ) -> None:
     names = store.columns
-    if history is not None and (len(history) != 2 or any(name not in names or name in store.key for name in history)):
+    is_pair = isinstance(history, (list, tuple)) and len(history) == 2
+    if history is not None and not (is_pair and all(name in names and name not in store.key for name in history)):
         raise PlanError(
             f"history={history!r}: name two columns of {names} beside the key: the first time and the end of validity.",
             argument="history",
         )
+    unknown = [name for name in sequence[1:] if name not in names]
+    if history is not None and unknown:
+        raise PlanError(
+            f"sequence={sequence!r}: the store has no column {', '.join(map(repr, unknown))}, so a later call would "
+            f"not know which of two changes of one time is the later one; build the store with these columns, or give "
+            f"sequence={sequence[0]!r} if no two changes of a key have one time.",
+            argument="sequence",
+        )
     wanted = {name: "the store has it" for name in names if name not in (history or ())}
     wanted |= dict.fromkeys(sequence, "sequence names it")
     missing = [f"{name!r} ({why})" for name, why in wanted.items() if name not in changes.columns]
-    if missing or not sequence:
+    if missing:
         raise PlanError(
             f"the changes have no column {', '.join(missing)}; they have {changes.columns}. Every change brings the "
             f"whole row and its place in the order.",
-            argument="sequence" if not sequence or missing[0].endswith("names it)") else "changes",
+            argument="sequence" if missing[0].endswith("names it)") else "changes",
         )
     kinds = {name: store.schema.field(name).type for name in wanted if name in names}
     if history is not None:
@@ -244,13 +272,33 @@ def start_changes(
             "the changes are a batch DataFrame; apply them with merge_changes, or read them with readStream.",
             argument="changes",
         )
-    if keep < 1:
-        raise PlanError(f"keep is {keep}; at least 1 version must stay.", argument="keep")
+    parse_count("keep", keep)
+    _check_trigger(trigger)
+    if not isinstance(checkpoint, (str, Path)) or not str(checkpoint).strip():
+        raise PlanError(
+            f"checkpoint={checkpoint!r} must be the path of a directory; the query goes on from it after a stop.",
+            argument="checkpoint",
+        )
+    for argument, text in (("takeover", takeover), ("name", name)):
+        if text is not None and not (isinstance(text, str) and text.strip()):
+            raise PlanError(f"{argument}={text!r} must be a text; give one, or leave it out.", argument=argument)
     start = uuid.uuid4().hex
     writer = changes.writeStream.foreachBatch(partial(_apply, found, str(checkpoint), start, keep, takeover))
     writer = writer.option("checkpointLocation", str(checkpoint))
     writer = writer.trigger(**trigger) if trigger else writer
     return (writer.queryName(name) if name else writer).start()
+
+
+def _check_trigger(trigger: Any) -> None:
+    if trigger is None:
+        return
+    if not isinstance(trigger, Mapping) or len(trigger) != 1:
+        raise PlanError(
+            f'trigger={trigger!r} must be an argument of DataStreamWriter.trigger, such as {{"availableNow": True}} or '
+            '{"processingTime": "10 seconds"}.',
+            argument="trigger",
+        )
+    one_of("trigger", next(iter(trigger)), list(signature(DataStreamWriter.trigger).parameters)[1:])
 
 
 def _apply(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import (
@@ -13,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from dovetail.errors import PlanError
 from dovetail.joins.sets.api.plan import SetPlan, describe, swept_plan
 from dovetail.joins.sets.plan.cuts import choose_cuts
+from dovetail.joins.sets.plan.pairs import explained, gaps_of_ranges
 from dovetail.joins.sets.plan.rows import (
     Rows,
     check_differences,
@@ -24,7 +26,7 @@ from dovetail.joins.sets.plan.rows import (
     prepare_rows,
     set_bounds,
 )
-from dovetail.joins.sets.plan.sweep import N_MERGED, clustered, gaps, merged
+from dovetail.joins.sets.plan.sweep import N_MERGED, clustered, gaps, gaps_of_keys, merged
 from dovetail.joins.sets.request import ClusterOptions, ComplementOptions, MergeOptions, Request
 from dovetail.request import Key, takes
 from dovetail.spark.frames import RESERVED
@@ -136,7 +138,8 @@ def interval_complement(rows: DataFrame, request: Request) -> DataFrame:
             and interval columns: for each of its rows the gaps within it, also where a key has no rows.
 
     Returns:
-        Keys and bounds of gaps that are longer than zero.
+        Keys and bounds of gaps that are longer than zero. Planning samples an input that is not small by one job; a
+        DataFrame of limits is joined with the gaps by an `interval_join`, whose planning runs another one.
 
     Raises:
         PlanError: for a request that cannot be right, before any job starts.
@@ -189,9 +192,18 @@ def _complement(frame: DataFrame, request: Request) -> SetPlan:
     check_names(rows, [])
     limits = _limits(rows, request)
     cuts = choose_cuts(rows, request, [rows.start])
-    found = gaps(rows, cuts, limits).selectExpr(*rows.keys, *rows.output(rows.start, rows.end))
+    steps: list[str] = []
+    if limits is None:
+        found = gaps(rows, cuts)
+    elif isinstance(request.limits, tuple):
+        found = gaps_of_keys(rows, cuts, limits)
+    else:
+        found, plan = gaps_of_ranges(rows, cuts, limits, request)
+        steps = ["gaps joined with the limits:", *explained(plan)]
     shown = "a DataFrame" if isinstance(request.limits, DataFrame) else request.limits
-    return swept_plan(describe("IntervalComplement", request, f"limits={shown}"), rows, cuts, found)
+    first = describe("IntervalComplement", request, f"limits={shown}")
+    swept = swept_plan(first, rows, cuts, found.selectExpr(*rows.keys, *rows.output(rows.start, rows.end)))
+    return replace(swept, steps=(*swept.steps, *steps))
 
 
 def _limits(rows: Rows, request: Request) -> DataFrame | None:

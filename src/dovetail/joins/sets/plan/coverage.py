@@ -40,7 +40,7 @@ from dovetail.joins.sets.cover_index import (
 from dovetail.spark.frames import unquoted
 from dovetail.spark.hosts.batch import exchange, nullable, task_frame
 from dovetail.spark.hosts.sent import answered
-from dovetail.spark.inputs import FLOATS, row_bytes
+from dovetail.spark.inputs import FLOATS, may_collect, row_bytes
 
 
 def covered_rows(inputs: Inputs) -> tuple[DataFrame, list[str]] | None:
@@ -68,7 +68,8 @@ def _fits(inputs: Inputs) -> bool:
     keys = right.sample.key
     share = len(np.unique(keys)) / max(1, len(keys)) if inputs.right.keys else 0.0
     each = FLOAT_ROW_BYTES if isinstance(inputs.right.bound_type, FLOATS) else ROW_BYTES
-    return index_fits(inputs, each + share * (2 * right.key_bytes + KEY_BYTES))
+    fits = index_fits(inputs, each + share * (2 * right.key_bytes + KEY_BYTES))
+    return fits and may_collect(bounds_only(inputs.right), right.usable)
 
 
 def _fields(rows: DataFrame, kind: T.DataType) -> list[T.StructField]:

@@ -3,6 +3,7 @@
 * Coverage: counts and covered lengths from an index of right rows (`coverage`). Types that have none are counted by
   Spark, and joined with the right rows, merged by a sweep.
 * Difference: left rows joined with the gaps of the right ones; every pair is a piece of the result.
+* Complement within many ranges: gaps joined with the ranges; every pair is a piece of the result.
 * Disjoint pieces: rows joined with the pieces between all bounds of their key; every pair is a piece of a row.
 Reference: docs/algorithms/sets.md, 4 and 5.
 """
@@ -37,7 +38,7 @@ from dovetail.joins.sets.plan.rows import (
     set_bounds,
 )
 from dovetail.joins.sets.plan.scale import Scale
-from dovetail.joins.sets.plan.sweep import N_MERGED, gaps, merged
+from dovetail.joins.sets.plan.sweep import N_MERGED, gaps, gaps_of_keys, merged, with_ends
 from dovetail.joins.sets.request import Request
 from dovetail.spark.frames import quoted, unquoted
 from dovetail.spark.inputs import check_input, check_texts, common_keys, common_type, is_text
@@ -154,7 +155,7 @@ def subtracted(pair: Pair) -> tuple[DataFrame, IntervalPlan, Cuts]:
     left, right = pair.left, pair.right
     limits = left.usable().groupBy(*left.keys).agg(F.min(left.start), F.max(left.end))
     cuts = choose_cuts(right, pair.of_right, [right.start])
-    found = gaps(right, cuts, limits)
+    found = gaps_of_keys(right, cuts, limits)
     pieces, plan = _cut_by(left, found, right, pair.request)
     whole = _kept_whole(pair)
     return pieces if whole is None else pieces.union(whole), plan, cuts
@@ -174,6 +175,23 @@ def _kept_whole(pair: Pair) -> DataFrame | None:
     alone = make_plan(points, pair.right.source, replace(pair.request, how="left_anti")).frame()
     alone = alone.selectExpr(*left.with_bounds(left.scale.number(start), left.scale.number(end)))
     return alone if none is None else none.union(alone)
+
+
+def gaps_of_ranges(rows: Rows, cuts: Cuts, limits: DataFrame, request: Request) -> tuple[DataFrame, IntervalPlan]:
+    """The gaps within ranges, any number of them a key, which are keys and two numbers; and the join that cuts them."""
+    n = len(rows.keys)
+    gap, limit = ([*(f"{of}_key_{at}" for at in range(n)), f"{of}_start", f"{of}_end"] for of in ("gap", "limit"))
+    options = JoinOptions(
+        left_interval=gap[n:],
+        right_interval=limit[n:],
+        on=list(zip(gap[:n], limit[:n], strict=True)),
+        closed="neither",
+        invalid="null",
+        memory=request.memory,
+    )
+    plan = make_plan(gaps(rows, cuts).toDF(*gap), limits.toDF(*limit), options.request())
+    cut = f"greatest({gap[n]}, {limit[n]})", f"least({gap[n + 1]}, {limit[n + 1]})"
+    return with_ends(rows, limits, plan.frame().selectExpr(*limit[:n], *cut)), plan
 
 
 def disjoint(rows: Rows, request: Request, cuts: Cuts) -> tuple[DataFrame, IntervalPlan]:

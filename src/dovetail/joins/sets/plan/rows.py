@@ -204,7 +204,13 @@ def check_type(rows: Rows, kind: T.DataType, argument: str) -> None:
 def check_value(rows: Rows, value: Any, argument: str) -> None:
     """`PlanError` for a value that is none of the type of the bounds; no job starts."""
     own = rows.scale.kind
-    one = rows.frame.sparkSession.sql("VALUES (0)").select(rows.scale.literal(value).alias("v"))
+    try:
+        one = rows.frame.sparkSession.sql("VALUES (0)").select(rows.scale.literal(value).alias("v"))
+    except Exception as error:  # Spark has no such value: an error of Python, of py4j or of PySpark
+        raise PlanError(
+            f"{argument}={value!r} is no value that Spark has; give one of type {own.simpleString()}.",
+            argument=argument,
+        ) from error
     kind = one.schema["v"].dataType
     common = common_type(rows.frame, argument, own, kind, argument)
     if isinstance(own, T.IntegralType) and not isinstance(kind, T.IntegralType):

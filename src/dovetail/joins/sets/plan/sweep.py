@@ -7,7 +7,7 @@ Reference: docs/algorithms/sets.md, 1 and 2.
 
 from __future__ import annotations
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
@@ -21,6 +21,7 @@ from dovetail.spark.frames import RESERVED, quoted, unquoted
 N_MERGED = "n_merged"
 CLUSTER, CLUSTER_START, CLUSTER_END = "cluster", "cluster_start", "cluster_end"
 _BEFORE, _NEW, _FIRST, _NUMBER, _LAST = (f"{RESERVED}{what}" for what in ("before", "new", "first", "number", "last"))
+_LOW, _HIGH, _FIRST_ROW, _LAST_ROW = (f"{RESERVED}{what}" for what in ("low", "high", "low_row", "high_row"))
 _CARRIED_END, _CARRIED_FIRST, _CARRIED_NUMBER = (f"{RESERVED}carried_{what}" for what in ("end", "first", "number"))
 _PRECEDING = "rows between unbounded preceding and 1 preceding"
 
@@ -51,33 +52,38 @@ def clustered(rows: Rows, request: Request, cuts: Cuts) -> DataFrame:
     return found.union(rows.unusable().selectExpr(*columns, *alone))
 
 
-def gaps(rows: Rows, cuts: Cuts, limits: DataFrame | None) -> DataFrame:
-    """Keys and numbers of the gaps between clusters that touch nothing, under the names of the rows' numbers.
-
-    `limits` has a row of the same keys and two numbers for each range that is searched; each yields its own gaps, from
-    its start to its end. Without limits there are gaps between two rows only.
-    """
-    start, end = rows.start, rows.end
+def gaps(rows: Rows, cuts: Cuts) -> DataFrame:
+    """Keys and numbers of the gaps between clusters that touch nothing, under the names of the rows' numbers."""
     between = _swept(rows, 0, cuts).where(f"{_NEW} and {_BEFORE} is not null")
-    inner = between.selectExpr(*rows.keys, f"{_BEFORE} as {start}", f"{start} as {end}")
-    if limits is None:
-        return inner
-    low, high, first, last = (f"{RESERVED}{what}" for what in ("low", "high", "low_row", "high_row"))
-    n = len(rows.keys)
-    own = [f"{RESERVED}l{number}" for number in range(n)]
-    ranges = limits.toDF(*own, low, high)
-    same = F.expr(" and ".join(f"{key} = {name}" for key, name in zip(rows.keys, own, strict=True)) or "true")
-    clipped = inner.join(ranges, same).selectExpr(
-        *own, f"greatest({start}, {low}) as {start}", f"least({end}, {high}) as {end}"
-    )
-    extent = rows.usable().groupBy(*rows.keys).agg(F.min(start).alias(first), F.max(end).alias(last))
+    return between.selectExpr(*rows.keys, f"{_BEFORE} as {rows.start}", f"{rows.start} as {rows.end}")
+
+
+def gaps_of_keys(rows: Rows, cuts: Cuts, limits: DataFrame) -> DataFrame:
+    """The gaps within a range for each key, from its start to its end; `limits` has keys and two numbers."""
+    ranges, same = _named_ranges(rows, limits)
+    low, high = (f"greatest({rows.start}, {_LOW})", f"least({rows.end}, {_HIGH})")
+    clipped = gaps(rows, cuts).join(ranges, same).selectExpr(*ranges.columns[:-2], low, high)
+    return with_ends(rows, limits, clipped)
+
+
+def with_ends(rows: Rows, limits: DataFrame, clipped: DataFrame) -> DataFrame:
+    """The gaps within ranges: those between two rows, cut to their range, and those before and after all rows."""
+    start, end, (ranges, same) = rows.start, rows.end, _named_ranges(rows, limits)
+    own = ranges.columns[:-2]
+    extent = rows.usable().groupBy(*rows.keys).agg(F.min(start).alias(_FIRST_ROW), F.max(end).alias(_LAST_ROW))
     none = f"cast(null as {rows.scale.number_type})"
-    head = f"named_struct('a', {low}, 'b', coalesce(least({first}, {high}), {high}))"
-    tail = f"named_struct('a', if({last} is null, {none}, greatest({last}, {low})), 'b', {high})"
+    head = f"named_struct('a', {_LOW}, 'b', coalesce(least({_FIRST_ROW}, {_HIGH}), {_HIGH}))"
+    tail = f"named_struct('a', if({_LAST_ROW} is null, {none}, greatest({_LAST_ROW}, {_LOW})), 'b', {_HIGH})"
     outer = ranges.join(extent, same, "left").selectExpr(*own, f"explode(array({head}, {tail})) as piece")
     outer = outer.selectExpr(*own, f"piece.a as {start}", f"piece.b as {end}")
-    every = clipped.union(outer).where(f"{start} < {end}")
-    return every.toDF(*map(unquoted, rows.keys), start, end)
+    return outer.union(clipped).where(f"{start} < {end}").toDF(*map(unquoted, rows.keys), start, end)
+
+
+def _named_ranges(rows: Rows, limits: DataFrame) -> tuple[DataFrame, Column]:
+    """The ranges under names of ours, and the condition that a row has their key."""
+    own = [f"{RESERVED}l{number}" for number in range(len(rows.keys))]
+    same = " and ".join(f"{key} = {name}" for key, name in zip(rows.keys, own, strict=True))
+    return limits.toDF(*own, _LOW, _HIGH), F.expr(same or "true")
 
 
 def _swept(rows: Rows, gap: Distance | None, cuts: Cuts) -> DataFrame:

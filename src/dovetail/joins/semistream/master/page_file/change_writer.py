@@ -167,7 +167,7 @@ class _Rewriter:
 
 
 def commit_changes(plan: ChangePlan, reports: Sequence[dict[str, Any]], applied: Applied | None) -> Generation | None:
-    """Make the pages that tasks wrote a new generation; None if no row changed.
+    """Make the pages that tasks wrote a new generation; None if no row changed and its query is known.
 
     A `ConfigError` if the page file has another version by now.
     """
@@ -183,7 +183,9 @@ def commit_changes(plan: ChangePlan, reports: Sequence[dict[str, Any]], applied:
         parts.append(replace(part, table_file="", table_crc=0))
     table = _relaid(before, tables, np.concatenate(touched))
     if table is None:
-        return None
+        if applied is None or (base.applied is not None and base.applied.query == applied.query):
+            return None
+        table = before  # the same rows, in the hands of another query
     table, parts = _compacted(path, work, table, parts)
     table, parts = _in_use(table, parts)
     crc = store_table(work / LAYOUT, table)

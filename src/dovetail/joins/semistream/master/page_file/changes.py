@@ -25,7 +25,7 @@ class ChangeForm:
     """How changes are applied to rows of a page file: by its key, the last one in the order of `sequence` wins.
 
     With `history`, columns of the first time and the end of validity, each change begins a new row of its key at the
-    first sequence column, and ends the one before; a deletion only ends it.
+    first sequence column, and ends the one before; a deletion only ends it. Further sequence columns are stored.
     """
 
     schema: pa.Schema
@@ -158,13 +158,22 @@ class ChangeForm:
         stays: I64 = found[~gone[found]]
         return stays
 
+    def _places_in_time(self, rows: pa.Table) -> I64:
+        """The place of rows among those of their time, by the further sequence columns; -1 where one is null."""
+        if len(self.sequence) == 1:
+            return np.zeros(rows.num_rows, np.int64)
+        further = KeyForm(self.sequence[1:], self.sequence_types[1:])
+        normal, valid = further.normal([rows.column(name) for name in further.names])
+        return np.where(valid, _ranks(normal), -1)
+
     def _periods(
         self, old: pa.Table, changes: pa.Table, rows: pa.Table, keys: I64, history: tuple[str, str]
     ) -> tuple[pa.Table, I64]:
         """The rows that begin a period of their key, in order, with their periods; and the numbers of these rows.
 
-        Old rows are changes at their first time, and deletions at their end; of several at one time a new change
-        counts, then an old one. Rows of keys without a change stay as they are.
+        Old rows are changes at their first time, and deletions at their end; of several at one time the last one by
+        the further sequence columns counts, of equal ones a new change, and an end least. Rows of keys without a change
+        stay as they are.
         """
         n, more = old.num_rows, changes.num_rows
         idle = np.flatnonzero(~np.isin(keys[:n], keys[n:]))
@@ -175,9 +184,10 @@ class ChangeForm:
         moment = np.where(valid_rows(times), _ranks(KeyForm(("t",), (first.type,)).normal([times])[0]), -1)
         row = np.concatenate([np.arange(n + more), closed])
         moment[idle] = idle  # each a period of its own
+        place = np.append(self._places_in_time(rows), np.full(len(closed), -2))
         strength = np.repeat([1, 2, 0], [n, more, len(closed)])
         gone = np.concatenate([np.zeros(n, np.bool_), self.deletes(changes), np.ones(len(closed), np.bool_)])
-        order = np.lexsort((strength, moment, keys[row]))
+        order = np.lexsort((strength, place, moment, keys[row]))
         order = order[_lasts(keys[row][order], moment[order])]
         ends = ~np.append(np.diff(keys[row][order]) == 0, False)[: len(order)]
         begins, until = pa.array(order), pa.array(np.append(order[1:], 0)[: len(order)], mask=ends)

@@ -10,7 +10,7 @@ from pathlib import Path
 from dovetail.engine.storage import files
 from dovetail.engine.storage.files import Place
 from dovetail.engine.storage.remote import Remote
-from dovetail.errors import ConfigError, PlanError
+from dovetail.errors import ConfigError
 from dovetail.joins.semistream.master.page_file.generation import (
     DESCRIPTION,
     HELD,
@@ -24,6 +24,7 @@ from dovetail.joins.semistream.master.page_file.generation import (
     numbers,
     remove_abandoned,
 )
+from dovetail.request import parse_count
 
 _REPLAYED_BATCHES = 1  # batches before the newest one whose versions are held: only the newest one is ever replayed
 
@@ -95,8 +96,7 @@ def prune(path: Place, keep: int, also_held: bool = False, spared: Collection[st
 
     Files that a generation which stays needs stay, too. Open readers can continue: on an object store for a day.
     """
-    if keep < 1:
-        raise PlanError(f"keep is {keep}; at least 1 generation must stay.", argument="keep")
+    parse_count("keep", keep)
     with locked(path):
         needed = set() if also_held else {int(version.partition("-")[0]) for version in held(path) | set(spared)}
         current, found = int(current_version(path).partition("-")[0]), numbers(path)
