@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from decimal import Decimal
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -13,6 +14,7 @@ from tests import oracle
 import dovetail
 from dovetail.errors import DataError, PlanError
 from dovetail.joins.nearest.plan import ties as by_ties
+from dovetail.spark.frames import plan_text
 from dovetail.spark.hosts.cells import Cells
 
 if TYPE_CHECKING:
@@ -113,6 +115,20 @@ def test_a_hot_key_is_cut_and_the_answer_is_the_same(spark: SparkSession, monkey
     assert "cells: 5, by key, 1 hot keys cut by position" in plan.explain()
     assert oracle.bag(map(tuple, plan.frame().collect())) == oracle.bag(map(tuple, whole))
     assert plan.metrics().value("placed", side="right") > len([row for row in right if row[0] and row[1] is not None])
+
+
+@pytest.mark.parametrize("k", [1, 2, 50])
+def test_copies_of_a_hot_key_are_rows_that_spark_can_spill(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, k: int
+) -> None:
+    """No aggregate holds more than one row of a group, whatever k is."""
+    monkeypatch.setattr("dovetail.joins.nearest.plan.search.fitting_cells", lambda *_: (CUTS, "cut by the test"))
+    rows = spark.createDataFrame([(n, n + 2, n) for n in range(-9, 20)], "start int, end int, id int")
+    found = dovetail.interval_nearest(rows, rows, k=k, columns=["id", "id_right", "distance"])
+    plan = plan_text(found)
+    assert ("min_by(" in plan, "row_number()" in plan) == (k == 1, k > 1)
+    answers = Counter(row["id"] for row in found.collect())
+    assert set(answers.values()) == {min(k, 29)}
 
 
 @pytest.mark.parametrize("ties", ["any", "first", "all"])

@@ -30,7 +30,7 @@ from dovetail.spark.hosts.sample import long_literal
 from dovetail.spark.inputs import FLOATS
 from dovetail.spark.task import MetricsSink
 
-_ROW, _EVERY = f"{RESERVED}row", f"{RESERVED}every"
+_ROW, _RANK = f"{RESERVED}row", f"{RESERVED}rank"
 _MOST_COPIES = 4_000_000  # right rows that are copied to other cells of a hot key, at most
 
 
@@ -140,15 +140,23 @@ class Search:
         self, right: Side, hot: DataFrame, columns: list[str], order: tuple[str, str], goes: str, cells: str
     ) -> DataFrame:
         """The first k rows of each cell in this order, in each of the cells that they go to the first k of all."""
-        listed = ", ".join(map(quoted, columns))
         ties = [quoted(name) for name in columns if has_order(hot.schema[name].dataType)]
-        best = f"min_by(struct({listed}), struct({', '.join((*order, *ties))}), {self.k}) as {_EVERY}"
+        best = self._best if self.k == 1 else self._ranked
         found = hot.where(goes)
         for target in (CELL, f"explode({cells}) as {CELL}"):
             chosen = found.selectExpr(*map(quoted, columns), HASH, target)
-            found = chosen.groupBy(*right.keys, HASH, CELL).agg(F.expr(best))
-            found = found.selectExpr(HASH, CELL, f"explode({_EVERY}) as {_ROW}").selectExpr(f"{_ROW}.*", HASH, CELL)
+            found = best(chosen, [*right.keys, HASH, CELL], ", ".join((*order, *ties)))
         return found.select(*map(quoted, columns), CELL)
+
+    def _best(self, rows: DataFrame, groups: list[str], order: str) -> DataFrame:
+        """The first row of each group, by an aggregate: the buffer of a group is one row."""
+        best = F.expr(f"min_by(struct(*), struct({order}))").alias(_ROW)
+        return rows.groupBy(*groups).agg(best).select(f"{_ROW}.*")
+
+    def _ranked(self, rows: DataFrame, groups: list[str], order: str) -> DataFrame:
+        """The first k rows of each group, by a sort: Spark spills what does not fit, so that any k and any row does."""
+        rank = f"row_number() over (partition by {', '.join(groups)} order by {order}) as {_RANK}"
+        return rows.selectExpr("*", rank).where(f"{_RANK} <= {self.k}").drop(_RANK)
 
     def explain(self) -> list[str]:
         """The rows that are searched for and their placement, a line each."""
