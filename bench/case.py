@@ -164,7 +164,7 @@ NOT_MEASURED = "it was not measured at every point"
 
 
 @dataclass(frozen=True, slots=True)
-class Spread:
+class Range:
     """Median, smallest and largest of n figures."""
 
     median: float
@@ -173,8 +173,8 @@ class Spread:
     n: int
 
     @classmethod
-    def of(cls, figures: Sequence[float]) -> Spread | None:
-        """The spread of these figures; None if there are none."""
+    def of(cls, figures: Sequence[float]) -> Range | None:
+        """The range of these figures; None if there are none."""
         if not figures:
             return None
         return cls(statistics.median(figures), min(figures), max(figures), len(figures))
@@ -217,9 +217,9 @@ class RivalResult:
         chosen = (s for s in self.samples if (s.round == 0) == (phase == "cold"))
         return {s.round: value for s in chosen if (value := s.figure(name)) is not None}
 
-    def spread(self, phase: Phase, name: str = "seconds") -> Spread | None:
+    def range_of(self, phase: Phase, name: str = "seconds") -> Range | None:
         """Median, smallest and largest of a figure in a phase."""
-        return Spread.of(list(self.figures(phase, name).values()))
+        return Range.of(list(self.figures(phase, name).values()))
 
 
 @dataclass(slots=True)
@@ -230,14 +230,14 @@ class PointResult:
     expected: int
     rivals: dict[str, RivalResult]
 
-    def ratio(self, rival: str, against: str, phase: Phase, figure: str = "seconds") -> Spread | None:
+    def ratio(self, rival: str, against: str, phase: Phase, figure: str = "seconds") -> Range | None:
         """The rival's figure over the other's, paired round by round, so that a slow moment hits both."""
         if any(self.rivals[name].status != "ok" for name in (rival, against)):
             return None
         above, below = (self.rivals[name].figures(phase, figure) for name in (rival, against))
-        return Spread.of([above[r] / below[r] for r in above if below.get(r)])
+        return Range.of([above[r] / below[r] for r in above if below.get(r)])
 
-    def measure(self, bound: Bound) -> Spread | None:
+    def measure(self, bound: Bound) -> Range | None:
         """The figure that the claim is about, measured at this point; None if it could not be measured."""
         if bound.others:
             mine, *others = (self.rivals[name] for name in (bound.rival, *bound.others))
@@ -248,9 +248,9 @@ class PointResult:
             for number, value in mine.figures(bound.phase, bound.figure).items():
                 if least := min((figures[number] for figures in by_round if number in figures), default=0.0):
                     found.append(value - least if bound.less else value / least)
-            return Spread.of(found)
+            return Range.of(found)
         rival = self.rivals[bound.rival]
-        return rival.spread(bound.phase, bound.figure) if rival.status == "ok" else None
+        return rival.range_of(bound.phase, bound.figure) if rival.status == "ok" else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -259,7 +259,7 @@ class Judged:
 
     bound: Bound
     verdict: Verdict
-    worst: Spread | None = None
+    worst: Range | None = None
     at: Params | None = None
     untested: str = ""
 
@@ -330,8 +330,8 @@ def _rival_json(point: PointResult, rival: RivalResult, baseline: str) -> dict[s
         "status": rival.status,
         "reason": rival.reason,
         "prepare_s": rival.prepare_s,
-        **{f"{phase}_s": _spread_json(rival.spread(phase)) for phase in phases},
-        **{f"{phase}_ratio": _spread_json(point.ratio(rival.name, baseline, phase)) for phase in phases},
+        **{f"{phase}_s": _range_json(rival.range_of(phase)) for phase in phases},
+        **{f"{phase}_ratio": _range_json(point.ratio(rival.name, baseline, phase)) for phase in phases},
         "samples": [asdict(sample) for sample in rival.samples],
     }
 
@@ -342,10 +342,10 @@ def _judged_json(judged: Judged) -> dict[str, Any]:
         "claim": judged.bound.explain(),
         "verdict": judged.verdict,
         "untested": judged.untested,
-        "worst": _spread_json(judged.worst),
+        "worst": _range_json(judged.worst),
         "at": None if judged.at is None else dict(judged.at),
     }
 
 
-def _spread_json(spread: Spread | None) -> dict[str, Any] | None:
-    return None if spread is None else asdict(spread)
+def _range_json(found: Range | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)

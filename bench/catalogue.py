@@ -49,7 +49,7 @@ from bench.context import BenchContext
 from bench.experiment import FAMILIES, Experiment, Findings
 from bench.expression import text_of, value_of
 from bench.judge import Figures, Judge
-from bench.postgres import NEEDED
+from bench.rivals.postgres import NEEDED
 from dovetail.errors import PlanError
 
 _JUDGED = ("let", "states", "fault", "untested", "note", "shows")

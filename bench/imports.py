@@ -31,7 +31,7 @@ NO_FIGURE: Final = (
 """Modules that show figures, say where they come from, or are the frame of every entry (`bench/experiment.py` names
 those of them that judge)."""
 NOT_COUNTED: Final = (
-    "bench.context", "bench.postgres", "dovetail.spark", "dovetail.cli", "dovetail.engine.exchange",
+    "bench.context", "bench.rivals.postgres", "dovetail.spark", "dovetail.cli", "dovetail.engine.exchange",
     "dovetail.joins.online.api", "dovetail.joins.online.plan", "dovetail.joins.semistream.plan",
     *(f"dovetail.engine.storage.{name}" for name in ("files", "hdfs", "remote", "secrets")),
     *(f"dovetail.joins.semistream.master.{name}" for name in (

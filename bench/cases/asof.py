@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from bench.case import Params
 from bench.context import BenchContext
-from bench.intervals import Answer, Inputs, to_sink
+from bench.rivals.intervals import Answer, Inputs, to_sink
 from dovetail.joins.asof.api import asof_join
 from dovetail.workloads import RandomIntervals, Workload
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import types as T  # noqa: N812  (the name every PySpark user knows)
 
-from bench import enrichment, lookups
 from bench.case import Outcome, Params, Prepare, Run
 from bench.context import BenchContext
-from bench.enrichment import (
+from bench.rivals import enrichment, lookups
+from bench.rivals.enrichment import (
     MEMORY,
     WARM_ROWS,
     Joined,
@@ -27,9 +27,9 @@ from bench.enrichment import (
     matched,
     streamed,
 )
-from bench.lookups import Answer, LookupTask, looked_up
-from bench.object_store import ObjectStore
-from bench.postgres import master_table
+from bench.rivals.lookups import Answer, LookupTask, looked_up
+from bench.rivals.object_store import ObjectStore
+from bench.rivals.postgres import master_table
 from dovetail.engine.memory import parse_bytes
 from dovetail.joins.semistream.master.page_file.writer import REMOTE_PAGE, write_pages
 from dovetail.joins.semistream.master.store import MasterStore
@@ -68,12 +68,12 @@ def quarter(bench: BenchContext, params: Params) -> AbstractContextManager[Run]:
 
 
 def on_stream(join: str) -> Prepare:
-    """A join of `bench.enrichment` on a stream that fills nothing first."""
+    """A join of `bench.rivals.enrichment` on a stream that fills nothing first."""
     return streamed(getattr(enrichment, join), warm_rows=0)
 
 
 def by_hand(name: str, warm_rows: int = WARM_ROWS) -> Prepare:
-    """A rival whose workers look keys up in that database themselves, as a function of `bench.lookups` does."""
+    """A rival whose workers look keys up in that database themselves, as a function of `bench.rivals.lookups` does."""
     answer: Answer = getattr(lookups, name)
 
     @contextmanager

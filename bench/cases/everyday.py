@@ -21,7 +21,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from bench.case import Params, Prepare, Run, prepared
 from bench.cases.interval_rivals import LIBRARIES
 from bench.context import BenchContext
-from bench.intervals import partners, to_sink, write_files
+from bench.rivals.intervals import partners, to_sink, write_files
 from dovetail.engine.kernels.arrays import I64
 from dovetail.joins.interval.api import interval_join
 from dovetail.workloads import RandomIntervals, parse_lengths

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from bench.case import Outcome, Params, Prepare
 from bench.context import settings
-from bench.intervals import Answer, Inputs, OnSpark, binned, to_sink
+from bench.rivals.intervals import Answer, Inputs, OnSpark, binned, to_sink
 from dovetail.engine.memory import parse_bytes
 from dovetail.errors import DataError
 from dovetail.joins.interval.api import IntervalPlan, interval_count, interval_join, plan_interval_join

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from bench.case import Params
 from bench.cases.interval import PAIRS
 from bench.context import BenchContext
-from bench.intervals import Inputs, binned, exploded, overlap_counts
+from bench.rivals.intervals import Inputs, binned, exploded, overlap_counts
 from dovetail.errors import DataError
 from dovetail.joins.interval.api import count_overlaps, interval_count, interval_join, interval_topk
 from dovetail.workloads import Exponential, RandomIntervals, Workload

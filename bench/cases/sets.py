@@ -13,7 +13,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from bench.case import Params, Prepare, Run, prepared
 from bench.cases.interval_rivals import named
 from bench.context import BenchContext
-from bench.intervals import Answer, Inputs
+from bench.rivals.intervals import Answer, Inputs
 from dovetail.engine.kernels.arrays import I64
 from dovetail.joins.nearest.api import interval_nearest
 from dovetail.joins.sets.api.clusters import interval_merge

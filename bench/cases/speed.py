@@ -10,7 +10,7 @@ from bench.cases import first_query
 from bench.child import run_child
 from bench.context import BenchContext
 from bench.experiments.rivals import interval_pairs, interval_sides
-from bench.intervals import overlap_counts
+from bench.rivals.intervals import overlap_counts
 
 _PATIENCE_S = 900.0
 

@@ -12,8 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from bench.case import Outcome, Params, Prepare, Run, prepared
 from bench.context import BenchContext
-from bench.xquery_saxon import Saxon, located
-from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
+from bench.rivals.saxon import Saxon, located
+from bench.rivals.weather import QUERIES, answer, expected, megabytes, places
 from dovetail.workloads.weather import Weather
 from dovetail.xml.api import plan_xquery
 

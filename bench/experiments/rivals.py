@@ -28,7 +28,9 @@ from bench.cases.xquery import spark_xml
 from bench.catalogue import missing
 from bench.child import Ended, heap, limit, run_child, short_session
 from bench.context import BenchContext
-from bench.enrichment import (
+from bench.experiment import Grid
+from bench.judge import Figures
+from bench.rivals.enrichment import (
     DATA,
     MEMORY,
     dovetail,
@@ -40,14 +42,12 @@ from bench.enrichment import (
     stream_static,
     streamed,
 )
-from bench.experiment import Grid
-from bench.intervals import overlap_counts
-from bench.judge import Figures
-from bench.lookups import Answer as ByHand
-from bench.lookups import LookupTask, batch_by_batch, full_read, looked_up, row_by_row
-from bench.postgres import master_table
-from bench.xquery_saxon import located
-from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
+from bench.rivals.intervals import overlap_counts
+from bench.rivals.lookups import Answer as ByHand
+from bench.rivals.lookups import LookupTask, batch_by_batch, full_read, looked_up, row_by_row
+from bench.rivals.postgres import master_table
+from bench.rivals.saxon import located
+from bench.rivals.weather import QUERIES, answer, expected, megabytes, places
 from dovetail.errors import DataError
 from dovetail.workloads import Exponential, RandomIntervals
 

@@ -18,8 +18,8 @@ from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Grid
 from bench.harness import run_point
 from bench.judge import Figures
-from bench.xquery_saxon import Saxon, located
-from bench.xquery_weather import QUERIES, answer, megabytes, places
+from bench.rivals.saxon import Saxon, located
+from bench.rivals.weather import QUERIES, answer, megabytes, places
 from dovetail.errors import DataError
 from dovetail.xml.api import plan_xquery
 

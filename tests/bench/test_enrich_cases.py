@@ -9,7 +9,7 @@ import pytest
 from bench.case import Case, Outcome, Params
 from bench.cases import enrich_rates
 from bench.context import BenchContext
-from bench.enrichment import (
+from bench.rivals.enrichment import (
     UNMATCHED,
     kept,
     master_files,
@@ -18,7 +18,7 @@ from bench.enrichment import (
     stream_rows,
     stream_static,
 )
-from bench.lookups import LruCache, batch_by_batch, full_read, row_by_row, without_cache
+from bench.rivals.lookups import LruCache, batch_by_batch, full_read, row_by_row, without_cache
 from pyspark.sql import DataFrame, SparkSession
 
 from bench import catalogue

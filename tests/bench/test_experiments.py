@@ -28,7 +28,7 @@ from bench.experiments.online.pauses import setting_of
 from bench.expression import checked, filled
 from bench.imports import code_digest, imported
 from bench.page import write_page
-from bench.postgres import NEEDED
+from bench.rivals.postgres import NEEDED
 from tests.bench.test_harness import rival
 
 from bench import catalogue, harness, imports, machine, page

@@ -6,7 +6,7 @@ import pytest
 from bench.case import Bound, Case, Outcome, Params
 from bench.cases import interval, interval_dense
 from bench.context import BenchContext, settings
-from bench.intervals import binned, overlap_counts, to_sink
+from bench.rivals.intervals import binned, overlap_counts, to_sink
 
 import oracle
 from bench import catalogue

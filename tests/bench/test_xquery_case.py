@@ -7,7 +7,7 @@ from bench.case import Outcome
 from bench.cases.xquery import SCANS
 from bench.catalogue import load_cases
 from bench.context import BenchContext
-from bench.xquery_weather import expected
+from bench.rivals.weather import expected
 from pyspark.sql import SparkSession
 
 CASE = load_cases()["xquery"]

@@ -12,7 +12,7 @@ import time
 import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
-from bench.object_store import KEY, SECRET, ObjectStore, settings_of
+from bench.rivals.object_store import KEY, SECRET, ObjectStore, settings_of
 from tests.cluster.hosts import STORE
 
 from dovetail.engine.storage.remote import Remote, S3Access

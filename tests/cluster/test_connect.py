@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench.object_store import KEY, SECRET
+from bench.rivals.object_store import KEY, SECRET
 from tests.cluster.conftest import APPLICATION
 from tests.cluster.hosts import DATA, ROOT
 

@@ -12,7 +12,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from bench.object_store import SECRET
+from bench.rivals.object_store import SECRET
 from tests.cluster.conftest import APPLICATION
 from tests.cluster.hosts import DATA, ROOT, WORKERS
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -159,7 +160,7 @@ def test_the_operator_is_closed_after_a_failing_input() -> None:
 
 def test_the_operator_is_closed_when_the_caller_stops_early() -> None:
     spec, budget = Tagged(("a",)), MemoryBudget(100)
-    with run_local(spec, {"a": numbers(1, 2)}, budget) as run:
+    with closing(run_local(spec, {"a": numbers(1, 2)}, budget)) as run:
         next(run)
     assert spec.log[-1] == "close"
     assert budget.used == 0

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.engine.clock import VirtualClock
 from dovetail.engine.metrics import Metrics
 from dovetail.errors import DataError
 
@@ -88,20 +87,6 @@ def test_skew_of_idle_tasks() -> None:
     busy = Metrics()
     busy.add("x", 5, per_task=True)
     assert Metrics().merge(idle).merge(idle).merge(idle).merge(busy).skew("x") == float("inf")
-
-
-def test_timer_uses_the_clock_and_survives_errors() -> None:
-    clock = VirtualClock()
-    metrics = Metrics(clock)
-
-    def failing() -> None:
-        with metrics.timer("probe", side="left"):
-            clock.advance(1.5)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        failing()
-    assert metrics.seconds("probe", "left") == 1.5
 
 
 def test_one_name_has_one_meaning() -> None:

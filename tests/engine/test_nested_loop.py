@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -184,7 +185,7 @@ def test_stopping_early_frees_everything(tmp_path: Path) -> None:
     table = rows(3, 200, "a", "x")
     budget = MemoryBudget("6KB")
     spec = NestedLoopJoin(("a",))
-    with run_local(spec, {"left": table, "right": table}, budget, spill_dir=tmp_path) as run:
+    with closing(run_local(spec, {"left": table, "right": table}, budget, spill_dir=tmp_path)) as run:
         next(run)
         assert budget.used > 0
         assert list(tmp_path.iterdir())

@@ -8,6 +8,7 @@ import resource
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -43,7 +44,7 @@ def test_blocks_come_back_in_any_order_while_appending(tmp_path: Path, dictionar
     if dictionary:
         at = batches[0].schema.get_field_index("d")
         batches = [b.set_column(at, "d", b.column("d").dictionary_encode()) for b in batches]
-    with SpillFile(batches[0].schema, tmp_path) as spill:
+    with closing(SpillFile(batches[0].schema, tmp_path)) as spill:
         reads = 0
         for i, batch in enumerate(batches):
             assert spill.append(batch) == i
@@ -56,7 +57,7 @@ def test_blocks_come_back_in_any_order_while_appending(tmp_path: Path, dictionar
 
 
 def test_counts_are_those_of_the_disk(tmp_path: Path) -> None:
-    with SpillFile(BATCH.schema, tmp_path) as spill:
+    with closing(SpillFile(BATCH.schema, tmp_path)) as spill:
         sizes = [BATCH.serialize().size, BATCH.slice(1).serialize().size]
         spill.append(BATCH)
         spill.append(BATCH.slice(1))
@@ -71,14 +72,14 @@ def test_counts_are_those_of_the_disk(tmp_path: Path) -> None:
 
 def test_a_slice_does_not_drag_its_parent_to_disk(tmp_path: Path) -> None:
     wide = pa.record_batch({"k": pa.array(np.arange(100_000))})
-    with SpillFile(wide.schema, tmp_path) as spill:
+    with closing(SpillFile(wide.schema, tmp_path)) as spill:
         spill.append(wide.slice(777, 3))
         assert spill.bytes_written < 1000
         assert spill.read(0).to_pydict() == {"k": [777, 778, 779]}
 
 
 def test_replay_ignores_later_blocks(tmp_path: Path) -> None:
-    with SpillFile(BATCH.schema, tmp_path) as spill:
+    with closing(SpillFile(BATCH.schema, tmp_path)) as spill:
         spill.append(BATCH.slice(1, 1))
         spill.append(BATCH.slice(2, 1))
         replay = spill.replay()
@@ -88,7 +89,7 @@ def test_replay_ignores_later_blocks(tmp_path: Path) -> None:
 
 def test_nothing_touches_the_disk_before_the_first_block(tmp_path: Path) -> None:
     target = tmp_path / "later"
-    with SpillFile(BATCH.schema, target) as spill:
+    with closing(SpillFile(BATCH.schema, target)) as spill:
         assert list(spill.replay()) == []
         assert not target.exists()
 
@@ -112,7 +113,7 @@ def test_close_removes_everything_and_is_final(tmp_path: Path) -> None:
 
 def test_an_error_inside_the_block_removes_the_file(tmp_path: Path) -> None:
     def failing() -> None:
-        with SpillFile(BATCH.schema, tmp_path) as spill:
+        with closing(SpillFile(BATCH.schema, tmp_path)) as spill:
             spill.append(BATCH)
             raise KeyError
 
@@ -122,7 +123,7 @@ def test_an_error_inside_the_block_removes_the_file(tmp_path: Path) -> None:
 
 
 def test_misuse_is_refused(tmp_path: Path) -> None:
-    with SpillFile(BATCH.schema, tmp_path) as spill:
+    with closing(SpillFile(BATCH.schema, tmp_path)) as spill:
         spill.append(BATCH)
         for block in (-1, 1):
             with pytest.raises(IndexError, match="1 blocks"):
@@ -196,7 +197,7 @@ def test_the_operating_system_stops_the_file_midway(tmp_path: Path) -> None:
 
 
 def test_a_truncated_file_is_noticed(tmp_path: Path) -> None:
-    with SpillFile(BATCH.schema, tmp_path) as spill:
+    with closing(SpillFile(BATCH.schema, tmp_path)) as spill:
         spill.append(BATCH)
         (file,) = files_in(tmp_path)
         os.truncate(file, 10)
@@ -214,6 +215,6 @@ def test_directory_comes_from_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert spill_directory() == tmp_path / "b"
     monkeypatch.setenv("SPARK_LOCAL_DIRS", str(tmp_path / "c"))
     assert spill_directory() == tmp_path / "c"
-    with SpillFile(BATCH.schema) as spill:
+    with closing(SpillFile(BATCH.schema)) as spill:
         spill.append(BATCH)
         assert len(files_in(tmp_path / "c")) == 1

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -75,7 +76,7 @@ def test_terminated_from_outside(tmp_path: Path) -> None:
 def test_what_a_killed_process_left_goes_with_the_next_spill(tmp_path: Path, ending: str) -> None:
     run_and(ending, tmp_path)
     (left_over,) = tmp_path.iterdir()
-    with SpillFile(BATCH.schema, tmp_path) as spill:
+    with closing(SpillFile(BATCH.schema, tmp_path)) as spill:
         spill.append(BATCH)
         assert not left_over.exists()
     assert list(tmp_path.iterdir()) == []
@@ -102,7 +103,7 @@ signal.signal(signal.SIGTERM, lambda *_: sys.exit(9))
 
 def test_default_handlers_come_back_after_the_last_file(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    with SpillFile(BATCH.schema, tmp_path) as spill:
+    with closing(SpillFile(BATCH.schema, tmp_path)) as spill:
         spill.append(BATCH)
         assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
@@ -136,7 +137,7 @@ def test_many_processes_and_threads_in_one_place(tmp_path: Path) -> None:
     def work() -> None:
         try:
             for _ in range(30):
-                with SpillFile(BATCH.schema, tmp_path) as spill:
+                with closing(SpillFile(BATCH.schema, tmp_path)) as spill:
                     spill.append(BATCH)
                     assert spill.read(0).equals(BATCH)
         except BaseException as error:
@@ -153,7 +154,7 @@ def test_many_processes_and_threads_in_one_place(tmp_path: Path) -> None:
 
 
 def test_process_id_is_in_the_name(tmp_path: Path) -> None:
-    with SpillFile(BATCH.schema, tmp_path, name="left") as spill:
+    with closing(SpillFile(BATCH.schema, tmp_path, name="left")) as spill:
         spill.append(BATCH)
         (directory,) = tmp_path.iterdir()
         assert f"-{os.getpid()}-" in directory.name

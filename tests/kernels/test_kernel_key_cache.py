@@ -28,7 +28,7 @@ def entries(cache: caches.KeyCache) -> dict[int, tuple[int, ...]]:
 @pytest.mark.parametrize("seed", range(6))
 def test_keys_come_in_and_go_as_the_rule_says(seed: int, policy: int) -> None:
     rng = np.random.default_rng(seed)
-    cache, threshold = caches.empty_cache(8, 200, 2, seed), 2
+    cache, threshold = caches.empty_cache(8, 200, 2), 2
     for _ in range(200):
         before, code = entries(cache), int(rng.integers(0, 60))
         waiting, weight = int(rng.integers(1, 12)), int(rng.integers(1, 60))
@@ -57,7 +57,7 @@ def test_keys_come_in_and_go_as_the_rule_says(seed: int, policy: int) -> None:
 
 
 def test_stream_rows_hit_wait_or_stop_at_a_full_pool() -> None:
-    cache, pool = caches.empty_cache(4, 1000, 1, 0), empty_pool(2, 3)
+    cache, pool = caches.empty_cache(4, 1000, 1), empty_pool(2, 3)
     caches.add_all(cache, *(int64s(np.array(c)) for c in ([5, 6], [100, 200], [2, 0], [1, 1], [10, 0], [0, -1])))
     codes, refs = int64s(np.array([5, 1, 6, 2, 5, 3])), int64s(np.arange(6) + 50)
     hits = np.empty(10, np.int64), np.empty(10, np.int64)
@@ -79,7 +79,7 @@ def test_stream_rows_hit_wait_or_stop_at_a_full_pool() -> None:
 
 def test_removal_keeps_the_others_findable() -> None:
     rng = np.random.default_rng(2)
-    cache, model = caches.empty_cache(200, 10**9, 1, 0), {}
+    cache, model = caches.empty_cache(200, 10**9, 1), {}
     for step in range(2_000):
         code = int(rng.integers(0, 300))
         at = caches.find(cache, code)
@@ -94,7 +94,7 @@ def test_removal_keeps_the_others_findable() -> None:
 
 
 def test_bytes_announced_are_bytes_held() -> None:
-    cache = caches.empty_cache(37, 1, 1, 0)
+    cache = caches.empty_cache(37, 1, 1)
     assert sum(array.nbytes for array in cache) == caches.cache_bytes(37)
 
 

@@ -118,7 +118,7 @@ def random_options(name: str, rng: np.random.Generator) -> dict[str, Any]:
     if name == "hmj":
         return {"flush": str(rng.choice(["largest", "smallest"]))}
     if name == "rpj":
-        return {"ageing": float(rng.choice([0.0, 0.9, 1.0])), "flush_rows": (None, 1, 5)[int(rng.integers(3))]}
+        return {"ageing": float(rng.choice([0.0, 0.9, 1.0]))}
     return {}
 
 

@@ -13,7 +13,6 @@ from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.operator import OperatorError
 from dovetail.errors import PlanError
-from dovetail.joins.online.answers import Handover
 from dovetail.joins.online.kernels.sorted import recount
 from dovetail.joins.online.operators.diner import Diner, LeavesIndex
 from dovetail.joins.online.operators.hash_joins import EarlyHashJoin
@@ -82,12 +81,10 @@ def test_explain_says_what_will_run_in_one_line() -> None:
 def test_specifications_cannot_be_built_wrong() -> None:
     for wrong_one in (
         lambda: RateBasedJoin(on=("k",), ageing=1.5),
-        lambda: RateBasedJoin(on=("k",), flush_rows=0),
         lambda: HashMergeJoin(on=("k",), flush="both"),  # type: ignore[arg-type]  # the mistake under test
         lambda: Sizes(memory_rows=1),
         lambda: Sizes(block_rows=0),
         lambda: Diner(),
-        lambda: Handover(lambda: 0, -1),
     ):
         with pytest.raises(PlanError):
             wrong_one()
@@ -122,11 +119,11 @@ def test_metrics_tell_phases_marks_memory_blocks_and_hand_over() -> None:
                 piece = table.slice(start, 20).combine_chunks().to_batches()[0]
                 given += sum(b.num_rows for b in operator.push(side, piece))
         waiting = iter([10, 60, 120, 130, 130])
-        reactive = sum(b.num_rows for b in operator.idle(Handover(lambda: next(waiting), 100)))
+        reactive = sum(b.num_rows for b in operator.idle(lambda: next(waiting) > 100))
         rest = sum(b.num_rows for b in operator.finish())
     found = operator.metrics.as_dict()
     assert (found["results_arriving"], found["results_reactive"], found["results_cleanup"]) == (given, reactive, rest)
-    assert found["input_buffer"] == 120
+    assert list(waiting) == [130, 130]  # the operator stopped at 120
     assert found["handover_delay"] > 0
     marks = [found[f"arrivals_to_{mark}_percent"] for mark in (1, 10, 50, 90)]
     assert marks == sorted(marks)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from itertools import zip_longest
 
 import numpy as np
@@ -12,9 +13,8 @@ import tests.oracle as oracle
 from tests.online.restarts import steps
 from tests.online.schedules import EVERY, pairs_of
 
-from dovetail.engine.host import Pause, Schedule, run_local
+from dovetail.engine.host import InTurns, Pause, Schedule, run_local
 from dovetail.engine.memory import MemoryBudget
-from dovetail.engine.turns import InTurns
 from dovetail.errors import PlanError
 from dovetail.joins.online.operators.spec import OnlineJoin
 from dovetail.joins.online.sizes import Sizes
@@ -37,7 +37,7 @@ def _open(name: str, times: float = 2.0) -> tuple[OnlineJoin, MemoryBudget, dict
     spec = EVERY[name](on=("k",), sizes=Sizes(memory_rows=None if name == "shj" else 40, block_rows=4, partitions=3))
     schemas = {side: table.schema for side, table in _tables().items()}
     with pytest.raises(PlanError) as caught:
-        spec.fit(1, list(schemas.values()), {0: 16, 1: 16})
+        spec.fit(1, list(schemas.values()), {})
     least = int(str(caught.value).partition("for this join is ")[2].split()[0])
     return spec, MemoryBudget(1 << 20 if name == "shj" else int(times * least)), schemas
 
@@ -113,7 +113,7 @@ def test_the_local_host_takes_rows_after_a_number_of_results(name: str, rows_per
 
     inputs = {side: arriving(table) for side, table in _tables().items()}
     schedule = Schedule("round_robin")
-    with run_local(spec, inputs, budget, schedule, schemas=schemas, rows_per_call=rows_per_call) as run:
+    with closing(run_local(spec, inputs, budget, schedule, schemas=schemas, rows_per_call=rows_per_call)) as run:
         for batch in run:
             given.append(batch)
             since[-1] += batch.num_rows

@@ -46,22 +46,22 @@ def test_what_all_executors_see_is_accepted_once(
     monkeypatch.setattr(places, "_hosts_without", lambda spark, token: (asked.append(token), look(spark, token))[1])
     for _ in range(2):
         places.require_shared_directory(spark, f"file://{tmp_path}/new", "it")
-        places.require_seen(spark, tmp_path, "it")
+        places.require_seen(spark, tmp_path)
     assert len(asked) == 2
     assert list(tmp_path.rglob("*")) == [tmp_path / "new"]  # no token is left
     places.require_shared_directory(spark, "s3a://bucket/new", "it")
-    places.require_seen(spark, tmp_path / "none", "it")  # an error of its own, later
+    places.require_seen(spark, tmp_path / "none")  # an error of its own, later
     assert len(asked) == 2
 
 
 def test_what_some_do_not_see_is_refused(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places, "local_cores", lambda master: None)
     monkeypatch.setattr(places, "_hosts_without", lambda spark, token: ["worker1"])
-    for require in (places.require_shared_directory, places.require_seen):
-        with pytest.raises(
-            ConfigError, match=rf"it: {tmp_path} is not one place for all hosts .*: worker1 does not see"
-        ):
-            require(spark, tmp_path, "it")
+    refused = f"{tmp_path} is not one place for all hosts .*: worker1 does not see"
+    with pytest.raises(ConfigError, match=f"it: {refused}"):
+        places.require_shared_directory(spark, tmp_path, "it")
+    with pytest.raises(ConfigError, match=f"the master data: {refused}"):
+        places.require_seen(spark, tmp_path)
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="it: cannot write to"):
         places.require_shared_directory(spark, tmp_path / "file" / "below", "it")

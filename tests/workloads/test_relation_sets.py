@@ -93,7 +93,7 @@ def test_weather_lasts_as_the_plain_recursion_says() -> None:
     for step in noise:
         value = 0.995 * value + step
         plain.append(value)
-    assert np.allclose(_persistent(10_000, 0.995, 2.0, 5, "left"), plain)
+    assert np.allclose(_persistent(10_000, 5, "left"), plain)
 
 
 def test_temperatures_have_seasons_days_and_a_shift() -> None:

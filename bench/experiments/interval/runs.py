@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from bench.experiments.tpch import shipping_intervals, tpch_table
-from bench.intervals import partners
+from bench.rivals.intervals import partners
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.kernels.compile import kernel
 from dovetail.engine.memory import MemoryBudget

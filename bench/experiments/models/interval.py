@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from bench.context import BenchContext
 from bench.experiment import Cell, Grid
 from bench.experiments.models.errors import Compared, against_chart, error_chart, error_table, spreads
-from bench.intervals import partners
 from bench.judge import Figures
+from bench.rivals.intervals import partners
 from dovetail.engine.host import Schedule, run_local
 from dovetail.engine.kernels.arrays import F64, I64, int64s
 from dovetail.engine.metrics import Metrics

@@ -82,9 +82,7 @@ def route_of(plan: IntervalPlan) -> str:
     return "index" if isinstance(plan.route, IndexRoute) else "ranges"
 
 
-def candidates(
-    plan: IntervalPlan, left: DataFrame, right: DataFrame, setting: RouteSetting
-) -> dict[str, IntervalPlan]:
+def candidates(plan: IntervalPlan, left: DataFrame, right: DataFrame, setting: RouteSetting) -> dict[str, IntervalPlan]:
     """The plans by all routes that can run; the chosen one as it is planned."""
     found = {route_of(plan): plan}
     for route in ("native", "in_memory"):

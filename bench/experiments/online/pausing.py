@@ -26,7 +26,6 @@ from bench.experiments.online.streams import (
 from dovetail.engine.kernels.arrays import I64, int64s
 from dovetail.engine.memory import MemoryBudget
 from dovetail.errors import DataError
-from dovetail.joins.online.answers import Handover
 from dovetail.joins.online.kernels.rows import EMIT, RESULTS
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.miner import Miner
@@ -160,8 +159,7 @@ class Simulation:
 
     def _react(self) -> None:
         self.now += _US * self.setting.wait_gaps
-        handover = Handover(self.waiting, self.setting.max_new)
-        for batch in self.operator.idle(handover):
+        for batch in self.operator.idle(lambda: self.waiting() > self.setting.max_new):
             self.reactive += batch.num_rows
         waiting = self.waiting()
         if waiting > self.setting.max_new:  # handed over because input was back, not because nothing was left to do

@@ -16,9 +16,9 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 from bench.child import run_child
 from bench.context import BenchContext
-from bench.intervals import overlap_counts, write_files
 from bench.judge import Figures
-from bench.xquery_weather import FIRST_YEAR, QUERIES
+from bench.rivals.intervals import overlap_counts, write_files
+from bench.rivals.weather import FIRST_YEAR, QUERIES
 from dovetail.errors import DataError
 from dovetail.joins.interval.api import interval_join
 from dovetail.joins.online.api import online_join

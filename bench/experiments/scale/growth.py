@@ -14,12 +14,12 @@ from pyspark.sql import DataFrame
 
 from bench.case import Scale
 from bench.context import BenchContext
-from bench.enrichment import matched, page_file, stream_rows
 from bench.experiment import Chart, Grid
 from bench.experiment import slope as power
-from bench.intervals import overlap_counts, to_sink, write_files
 from bench.judge import Figures
-from bench.xquery_weather import QUERIES, answer, expected, megabytes, places
+from bench.rivals.enrichment import matched, page_file, stream_rows
+from bench.rivals.intervals import overlap_counts, to_sink, write_files
+from bench.rivals.weather import QUERIES, answer, expected, megabytes, places
 from dovetail.engine.kernels.arrays import I64
 from dovetail.errors import DataError
 from dovetail.joins.interval.api import interval_count, interval_join

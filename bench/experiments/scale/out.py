@@ -25,10 +25,10 @@ from bench.child import run_child
 from bench.context import BenchContext
 from bench.experiment import Cell, Chart, Grid
 from bench.experiments.scale.cluster import shuffled_bytes
-from bench.intervals import to_sink, write_files
 from bench.judge import Figures
-from bench.object_store import ObjectStore
-from bench.xquery_weather import FIRST_YEAR, QUERIES
+from bench.rivals.intervals import to_sink, write_files
+from bench.rivals.object_store import ObjectStore
+from bench.rivals.weather import FIRST_YEAR, QUERIES
 from dovetail.engine.kernels.arrays import F64
 from dovetail.joins.interval.api import interval_count, interval_join
 from dovetail.joins.online.api import online_join

@@ -26,7 +26,7 @@ from bench.experiment import Chart, Findings, Grid, by_column
 from bench.experiments.semistream import points
 from bench.experiments.semistream.points import SEGMENT_ROWS, WARM, Point
 from bench.judge import Figures
-from bench.postgres import master_table
+from bench.rivals.postgres import master_table
 from bench.simulation import STREAM, Keys, Meter, Rate
 from dovetail.calibrate.page_costs import cache_can_be_dropped
 from dovetail.engine.kernels.arrays import F64, I64, int64s

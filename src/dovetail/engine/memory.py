@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import threading
 from decimal import Decimal
-from types import TracebackType
 
 from dovetail.errors import BudgetExceeded, PlanError
 
@@ -244,9 +243,7 @@ class Reservation:
     def __enter__(self) -> Reservation:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def __repr__(self) -> str:

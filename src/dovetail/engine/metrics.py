@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from statistics import median
 from typing import Any, Literal, cast
 
-from dovetail.engine.clock import Clock, RealClock
 from dovetail.engine.frequent import FrequentItems
 from dovetail.engine.memory import format_bytes
 from dovetail.errors import DataError
@@ -81,8 +79,7 @@ class Metrics:
     7
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock: Clock = clock or RealClock()
+    def __init__(self) -> None:
         self._own = _Task()
         self._merged: dict[_Key, Entry] = {}
         self._merged_tasks = 0
@@ -104,15 +101,6 @@ class Metrics:
         """Add time that was measured elsewhere."""
         n = int(nanoseconds)
         self._own.record(Entry(name, side, "timer", "ns", n, n, (n,) if per_task else None))
-
-    @contextmanager
-    def timer(self, name: str, side: str | None = None, per_task: bool = False) -> Iterator[None]:
-        """Add the time that the block takes, also when it fails."""
-        start = self._clock.now_ns()
-        try:
-            yield
-        finally:
-            self.add_ns(name, self._clock.now_ns() - start, side, per_task)
 
     def count_items(self, name: str, counts: Mapping[str, int], total: int, side: str | None = None) -> None:
         """Count items, of which only the most frequent are kept: see `FrequentItems.add`."""
@@ -150,7 +138,7 @@ class Metrics:
 
     def exchanged(self, one: str, other: str) -> Metrics:
         """The same numbers with two sides exchanged."""
-        new, sides = Metrics(self._clock).merge(self), {one: other, other: one}
+        new, sides = Metrics().merge(self), {one: other, other: one}
         entries = [replace(entry, side=sides.get(entry.side or "", entry.side)) for entry in self.entries()]
         new._merged = {(entry.name, entry.side): entry for entry in entries}
         new._merged_tasks = self.tasks

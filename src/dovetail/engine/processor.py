@@ -7,7 +7,7 @@ import hashlib
 import os
 import platform
 import re
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping
 from pathlib import Path
 
 NAME, FEATURES = "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES"
@@ -26,9 +26,9 @@ def runs_portable() -> bool:
     return platform.machine() not in _X86 or _flags() >= _NEEDED
 
 
-def compile_for_portable(env: MutableMapping[str, str] = os.environ) -> None:
+def compile_for_portable() -> None:
     """Make Numba compile for the portable processor in this process, before it is imported, and in those it starts."""
-    env[NAME], env[FEATURES] = portable(), ""
+    os.environ[NAME], os.environ[FEATURES] = portable(), ""
 
 
 def target(env: Mapping[str, str] = os.environ) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import socket
 import threading
-from types import TracebackType
 from typing import Any
 from urllib.parse import quote
 from weakref import WeakKeyDictionary
@@ -207,9 +206,7 @@ class Page:
     def __enter__(self) -> Page:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _run(self) -> None:

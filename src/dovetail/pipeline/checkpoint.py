@@ -10,7 +10,6 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 from pyspark.sql import SparkSession
@@ -65,9 +64,7 @@ class Checkpoint:
         self._known = _read(self._files, self.place)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._held.close()
 
     def _take(self) -> None:

@@ -221,7 +221,10 @@ def _owned(lineages: list[Lineage]) -> dict[str, frozenset[str]]:
     return owned
 
 
-def _seen(observation: Observation, patience_s: float = 2.0) -> int | None:
+_PATIENCE_S = 2.0
+
+
+def _seen(observation: Observation) -> int | None:
     """Rows that Spark counted; None if Spark ran nothing, as for a plan that it found to be empty."""
     found: list[int] = []
 
@@ -230,7 +233,7 @@ def _seen(observation: Observation, patience_s: float = 2.0) -> int | None:
 
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
-    asking.join(patience_s)
+    asking.join(_PATIENCE_S)
     return found[0] if found else None
 
 

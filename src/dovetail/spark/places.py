@@ -146,11 +146,11 @@ def require_shared_directory(spark: SparkSession, place: str | Place, what: str)
         token.unlink(missing_ok=True)
 
 
-def require_seen(spark: SparkSession, place: str | Path, what: str) -> None:
-    """Raise ConfigError unless all executors see this file, of this size, or this directory."""
+def require_seen(spark: SparkSession, place: str | Path) -> None:
+    """Raise ConfigError unless all executors see this file, of this size, or directory with master data."""
     path = local_place(spark, place)
     if path is not None and path.exists() and not _is_known(spark, path):
-        _require(spark, path, path, what)
+        _require(spark, path, path, "the master data")
 
 
 def local_place(spark: SparkSession, place: str | Place) -> Path | None:

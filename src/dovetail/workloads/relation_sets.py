@@ -29,6 +29,9 @@ from dovetail.workloads.blocks import (
 from dovetail.workloads.options import nearest
 from dovetail.workloads.zipf import ZipfKeys, ZipfLaw
 
+_VALUES = 999
+"""Different keys of the sets with Zipf's law."""
+
 
 class KeyLaw(Protocol):
     """A sequence of keys; the purpose tells the sides of a join apart."""
@@ -61,23 +64,16 @@ class NormalKeys:
 
 @dataclass(frozen=True, slots=True)
 class MovingMean:
-    """Normal values whose mean moves up by `shift` from period to period; a period is an equal part of the rows."""
+    """Normal values of variance 15, whose mean of 75 moves up by `shift` in each of ten equal parts of the rows."""
 
     rows: int
     shift: float
-    mean: float = 75.0
-    variance: float = 15.0
-    periods: int = 10
-
-    def __post_init__(self) -> None:
-        require_count("periods", self.periods, 1)
-        require(self.variance > 0, f"variance must be positive; it is {self.variance}.")
 
     def keys(self, seed: int, purpose: str, block: int, n: int) -> I64:
-        """In period i = 1, 2, ... the mean is mean + i * shift."""
+        """In period i = 1, 2, ... the mean is 75 + i * shift."""
         z = generator(seed, f"{purpose} normal", block).standard_normal(n)
-        period = 1 + (block * BLOCK_ROWS + np.arange(n)) * self.periods // max(1, self.rows)
-        return nearest_whole(self.mean + period * self.shift + z * np.sqrt(self.variance))
+        period = 1 + (block * BLOCK_ROWS + np.arange(n)) * 10 // max(1, self.rows)
+        return nearest_whole(75.0 + period * self.shift + z * np.sqrt(15.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,15 +85,13 @@ class SortedRuns:
 
     rows: int
     runs: int
-    domain: int = 999
-    exponent: float = 1.0
 
     def __post_init__(self) -> None:
         require_count("runs", self.runs, 1)
 
     def keys(self, seed: int, purpose: str, block: int, n: int) -> I64:
         """Ascending inside a run."""
-        counts = _value_counts(self.rows, self.domain, self.exponent, seed, purpose)
+        counts = _value_counts(self.rows, seed, purpose)
         edges = self.rows * np.arange(self.runs + 1) // self.runs
         order = generator(seed, f"{purpose} runs").permutation(self.runs)
         ends = np.cumsum(np.diff(edges)[order])
@@ -108,27 +102,26 @@ class SortedRuns:
 
 
 @lru_cache(maxsize=16)
-def _value_counts(rows: int, domain: int, exponent: float, seed: int, purpose: str) -> I64:
-    law = ZipfLaw(domain, exponent)
-    shares = np.diff([law.share(k) for k in range(domain + 1)])
+def _value_counts(rows: int, seed: int, purpose: str) -> I64:
+    law = ZipfLaw(_VALUES, 1.0)
+    shares = np.diff([law.share(k) for k in range(_VALUES + 1)])
     return generator(seed, f"{purpose} counts").multinomial(rows, shares / shares.sum())
 
 
 @dataclass(frozen=True, slots=True)
 class StockPrices:
-    """Prices in cents: one random walk that both sides follow, each trade with its own noise."""
+    """Prices in cents: one random walk from 2,000 that both sides follow, each trade with its own noise."""
 
     rows: int
-    step: float = 0.35
-    noise: float = 3.0
-    opening: float = 2_000.0
+    step: float
+    noise: float
 
     def keys(self, seed: int, purpose: str, block: int, n: int) -> I64:
         """Rounded to whole cents."""
         first = block * BLOCK_ROWS
         walk = _walk(self.rows, seed)[first : first + n] * self.step
         z = generator(seed, f"{purpose} noise", block).standard_normal(n)
-        return nearest_whole(self.opening + walk + z * self.noise)
+        return nearest_whole(2_000.0 + walk + z * self.noise)
 
 
 @lru_cache(maxsize=8)
@@ -142,24 +135,23 @@ class Temperatures:
 
     rows: int
     shift: float = 0.0
-    years: float = 3.0
 
     def keys(self, seed: int, purpose: str, block: int, n: int) -> I64:
         """Rounded to tenths; `shift` moves the seasons by that part of a year."""
         first = block * BLOCK_ROWS
-        year = (first + np.arange(n)) * (self.years / max(1, self.rows))
+        year = (first + np.arange(n)) * (3.0 / max(1, self.rows))
         seasons = 100.0 * np.sin(2 * np.pi * (year + self.shift)) + 60.0 * np.sin(2 * np.pi * 365.0 * year)
-        weather = _persistent(self.rows, 0.995, 2.0, seed, purpose)[first : first + n]
+        weather = _persistent(self.rows, seed, purpose)[first : first + n]
         return nearest_whole(150.0 + seasons + weather)
 
 
 @lru_cache(maxsize=8)
-def _persistent(rows: int, memory: float, sd: float, seed: int, purpose: str) -> F64:
-    """AR(1): each value is `memory` times the last one plus normal noise; it starts at 0."""
-    noise = generator(seed, f"{purpose} weather").standard_normal(rows) * sd
+def _persistent(rows: int, seed: int, purpose: str) -> F64:
+    """AR(1): each value is 0.995 times the last one plus normal noise of deviation 2; it starts at 0."""
+    noise = generator(seed, f"{purpose} weather").standard_normal(rows) * 2.0
     out = np.empty(rows)
-    chunk, last = 4096, 0.0  # memory**-4096 stays far from overflow
-    powers = memory ** np.arange(1, chunk + 1)
+    chunk, last = 4096, 0.0  # 0.995**-4096 stays far from overflow
+    powers = 0.995 ** np.arange(1, chunk + 1)
     for first in range(0, rows, chunk):
         part = noise[first : first + chunk]
         decay = powers[: part.size]
@@ -214,9 +206,8 @@ class Relation(Workload):
 
 
 class RelationSet(NamedTuple):
-    """The meaning of a set's varied quantity x, its default, and the key law of each side."""
+    """The default of a set's varied quantity x, and the key law of each side."""
 
-    x_means: str
     x: float
     law: Callable[[float, Side, int], KeyLaw]
 
@@ -230,23 +221,20 @@ def _normal_variances(x: float, side: Side, rows: int) -> KeyLaw:
 
 
 def _zipf_one(x: float, side: Side, rows: int) -> KeyLaw:
-    return ZipfKeys(999, 1.0)
+    return ZipfKeys(_VALUES, 1.0)
 
 
 RELATION_SETS: dict[str, RelationSet] = {
-    "zipf": RelationSet("exponent", 1.0, lambda x, side, rows: ZipfKeys(999, x)),
-    "normal_means": RelationSet("distance of the means", 10.0, _normal_means),
-    "normal_variances": RelationSet("variance added on the right", 50.0, _normal_variances),
-    "partly_sorted": RelationSet("number of sorted runs", 10.0, lambda x, side, rows: SortedRuns(rows, int(x))),
-    "moving_mean": RelationSet("shift of the mean per period", 10.0, lambda x, side, rows: MovingMean(rows, x)),
-    "delays": RelationSet("pause after each of 10 fragments, in % of its time", 10.0, _zipf_one),
-    "csco": RelationSet("step of the walk in cents", 0.35, lambda x, side, rows: StockPrices(rows, x, 3.0)),
-    "ipix": RelationSet("step of the walk in cents", 0.25, lambda x, side, rows: StockPrices(rows, x, 1.5)),
-    "weather": RelationSet(
-        "shift of the seasons on the right, in years",
-        0.02,
-        lambda x, side, rows: Temperatures(rows, x if side == "right" else 0.0),
-    ),
+    "zipf": RelationSet(1.0, lambda x, side, rows: ZipfKeys(_VALUES, x)),  # exponent
+    "normal_means": RelationSet(10.0, _normal_means),  # distance of the means
+    "normal_variances": RelationSet(50.0, _normal_variances),  # variance added on the right
+    "partly_sorted": RelationSet(10.0, lambda x, side, rows: SortedRuns(rows, int(x))),  # number of sorted runs
+    "moving_mean": RelationSet(10.0, lambda x, side, rows: MovingMean(rows, x)),  # shift of the mean per period
+    "delays": RelationSet(10.0, _zipf_one),  # pause after each of 10 fragments, in % of its time
+    "csco": RelationSet(0.35, lambda x, side, rows: StockPrices(rows, x, 3.0)),  # step of the walk in cents
+    "ipix": RelationSet(0.25, lambda x, side, rows: StockPrices(rows, x, 1.5)),  # step of the walk in cents
+    # shift of the seasons on the right, in years
+    "weather": RelationSet(0.02, lambda x, side, rows: Temperatures(rows, x if side == "right" else 0.0)),
 }
 """The sets of Bornea 2010, 5; csco, ipix and weather are stand-ins for its recorded data.
 

@@ -274,20 +274,15 @@ def in_columns(plan: DistributeResult) -> tuple[DistributeResult, Row]:
 def _returned(plan: DistributeResult, facts: Facts) -> tuple[tuple[Expression, ...], Operator] | None:
     match plan.input:
         case Unnest(variable, Call("iterate", (value,)), below, None) if variable == plan.variable:
-            written = _written_out(value, facts)
+            written = facts.inlined(value)
             atoms = written.arguments if isinstance(written, Call) and written.name == SEQUENCE else (value,)
             return tuple(atoms), below
     return None
 
 
-def _written_out(value: Expression, facts: Facts) -> Expression:
-    defined = facts.definitions.get(value) if isinstance(value, Variable) else None
-    return _written_out(defined.expression, facts) if isinstance(defined, Assign) else value
-
-
 def _names(atoms: tuple[Expression, ...], facts: Facts) -> list[str]:
     """The last name of a path, where each column has one of its own; c1, c2 ... otherwise."""
-    found = [_last_name(_written_out(atom, facts), facts) for atom in atoms]
+    found = [_last_name(facts.inlined(atom), facts) for atom in atoms]
     return [
         name if name is not None and found.count(name) == 1 else f"c{number}" for number, name in enumerate(found, 1)
     ]
@@ -298,5 +293,5 @@ def _last_name(expression: Expression, facts: Facts) -> str | None:
         case Call("child" | "attribute", (_, Constant(str() as name))):
             return None if "*" in name else name.rpartition("}")[2]
         case Call(name, (inner,)) if name == "data" or name.startswith("xs:"):
-            return _last_name(_written_out(inner, facts), facts)
+            return _last_name(facts.inlined(inner), facts)
     return None

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from bench.best import best_table
 from bench.catalogue import load_experiments
 from bench.experiment import Findings, Grid
 from bench.experiments.models import choices, exam, interval, routes, semistream, work
@@ -17,6 +16,7 @@ from bench.experiments.models.errors import Compared, spreads
 from bench.experiments.models.interval import Mix, Pair, Setting
 from bench.experiments.models.semistream import Scene, candidates, counted, scenes, typical_costs
 from bench.judge import Figures
+from bench.page import best_table
 
 from dovetail.engine.profile import load_profile
 from dovetail.errors import DataError

@@ -14,7 +14,7 @@ from bench.catalogue import load_experiments
 from bench.child import Ended, run_child
 from bench.context import BenchContext
 from bench.experiments.rivals import Contest, figures, interval_pairs, interval_sides
-from bench.intervals import overlap_counts
+from bench.rivals.intervals import overlap_counts
 from tests.bench.experiments.stubborn import stubborn
 
 from bench.experiments import rivals

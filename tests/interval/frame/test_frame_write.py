@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from bench.object_store import KEY, SECRET, ObjectStore
+from bench.rivals.object_store import KEY, SECRET, ObjectStore
 from tests.interval.frame.answers import SCHEMA, answered, expected, random_rows
 
 from dovetail.engine.storage.remote import S3Access

@@ -73,7 +73,7 @@ def test_segments_in_order_are_exact_at_the_wanted_end() -> None:
     found = law.segments(100, ordered=True)
     first = np.diff(law.share(np.arange(0.0, 1001, 100)))
     assert found.share[:10] == pytest.approx(first)
-    assert found.largest == pytest.approx(first[0])
+    assert found.share.max() == pytest.approx(first[0])
 
 
 def test_without_the_pinned_rows_the_others_have_all() -> None:
@@ -87,10 +87,10 @@ def test_without_the_pinned_rows_the_others_have_all() -> None:
 def test_shuffled_segments_are_nearly_alike_and_the_same_every_time() -> None:
     one, two = (Zipf(2_000_000, 0.5).segments(500, ordered=False) for _ in range(2))
     assert one.share == pytest.approx(two.share)
-    assert one.largest == pytest.approx(1 / 4000 + cached_share(Zipf(2_000_000, 0.5), 1), rel=0.1)
+    assert one.share.max() == pytest.approx(1 / 4000 + cached_share(Zipf(2_000_000, 0.5), 1), rel=0.1)
     assert float(one.share.min()) == pytest.approx(1 / 4000, rel=0.15)
     skewed = Zipf(2_000_000, 1.0).segments(500, ordered=False)
-    assert skewed.largest == pytest.approx(0.048, abs=0.005)  # the segment with rank 1
+    assert skewed.share.max() == pytest.approx(0.048, abs=0.005)  # the segment with rank 1
 
 
 def test_uniform_rows_make_equal_segments() -> None:
@@ -108,7 +108,7 @@ def test_the_most_wanted_segments_can_be_taken_out() -> None:
     everything, none = found.without_top(9)
     assert (everything, none.n_segments, none.count.size) == (pytest.approx(1.0), 0, 0)
     assert isinstance(none, Demand)
-    assert none.largest == 0
+    assert none.share.max(initial=0) == 0
 
 
 def test_segments_that_are_never_loaded_are_only_counted() -> None:
@@ -125,7 +125,7 @@ def test_a_sample_gives_the_curve_that_matters(exponent: float) -> None:
         assert cached_share(found, cached) == pytest.approx(cached_share(truth, cached), abs=0.07)
     assert cached_share(found, 100_000) == pytest.approx(1)
     in_order = found.segments(100, ordered=True)
-    assert in_order.largest == pytest.approx(truth.segments(100, ordered=True).largest, rel=0.05)
+    assert in_order.share.max() == pytest.approx(truth.segments(100, ordered=True).share.max(), rel=0.05)
 
 
 def test_keys_seen_often_keep_their_share_among_many_seen_once() -> None:

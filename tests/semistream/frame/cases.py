@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 from pyspark.errors import StreamingQueryException
+from tests.semistream.page_files import write_ordered_pages
 
-from dovetail.joins.semistream.master.page_file.writer import write_pages
 from dovetail.joins.semistream.master.store import MasterStore
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def page_store(path: Path, table: pa.Table, key: str | list[str] = "k", order: s
     frequency = "wanted" if order == "frequency" else None
     if frequency:
         table = table.append_column("wanted", pa.array([-hash(k) % 97 for k in table["k"].to_pylist()], pa.int64()))
-    write_pages(path, table, key=key, order=order, page="2KB", frequency=frequency)  # type: ignore[arg-type]
+    write_ordered_pages(path, table, key=key, order=order, page="2KB", frequency=frequency)  # type: ignore[arg-type]
     return MasterStore.open(path)
 
 

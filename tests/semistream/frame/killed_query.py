@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,13 +19,23 @@ from tests.quick_java import QUICK_JAVA
 from dovetail import MasterStore, enrich, session
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
 
 SCHEMA = "id long, k long"
 
 
 def main(place: Path, settings: dict[str, Any], modes: list[str]) -> None:
-    spark = session(
+    spark = session_of(place, settings)
+    queries = enriched(spark, MasterStore.open(place / "m.pages"), place, settings["memory"], modes)
+    (place / "started").touch()
+    for query in queries:
+        query.awaitTermination()
+    spark.stop()
+
+
+def session_of(place: Path, settings: dict[str, Any]) -> SparkSession:
+    return session(
         "killed",
         conf={
             "spark.master": f"local[{settings['cores']}]", "spark.ui.enabled": False,
@@ -34,21 +44,23 @@ def main(place: Path, settings: dict[str, Any], modes: list[str]) -> None:
             "spark.local.dir": str(place / "local"),
         },
     )  # fmt: skip
-    store = MasterStore.open(place / "m.pages")
+
+
+def enriched(
+    spark: SparkSession, store: MasterStore, place: Path, memory: str, modes: Sequence[str]
+) -> list[StreamingQuery]:
+    """A running query for each mode, which enriches the rows of the files."""
     queries = []
     for mode in modes:
         stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(place / "in"))
         out = enrich(
-            stream, store, on="k", how="left", algorithm="cachejoin", tune="off", memory=settings["memory"], mode=mode,
+            stream, store, on="k", how="left", algorithm="cachejoin", tune="off", memory=memory, mode=mode,
             versions=str(place / mode / "versions"),
         )  # fmt: skip
         writer = out.writeStream.foreachBatch(once(place / mode / "out"))
         writer = writer.option("checkpointLocation", str(place / mode / "checkpoint"))
         queries.append(writer.trigger(availableNow=True).start())
-    (place / "started").touch()
-    for query in queries:
-        query.awaitTermination()
-    spark.stop()
+    return queries
 
 
 def once(place: Path) -> Callable[[DataFrame, int], None]:

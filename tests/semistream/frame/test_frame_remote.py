@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
-from bench.object_store import KEY, SECRET, ObjectStore
+from bench.rivals.object_store import KEY, SECRET, ObjectStore
 from pyarrow import parquet
 from tests.semistream.frame.cases import Ledger, bag, drop_file, file_stream, rows_of
 

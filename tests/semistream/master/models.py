@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -129,3 +131,29 @@ def assert_finds(pages: Any, table: pa.Table, names: Sequence[str], strangers: p
     if pages.reads_homes:
         assert found.equals(pages.read_keys(key, 2 * found.nbytes + 512))  # fewer pages at a time
         assert pages.read_keys(key, found.nbytes // 2) is None or not found.num_rows
+
+
+@contextmanager
+def stamping(execute: Callable[[str], object], every_s: float = 0.0) -> Iterator[None]:
+    """Meanwhile a thread stamps all rows of the table t with 1, 2, ..."""
+    done = threading.Event()
+
+    def stamp() -> None:
+        number = 0
+        while not done.wait(every_s):
+            number += 1
+            execute(f"UPDATE t SET stamp = {number}")
+
+    thread = threading.Thread(target=stamp)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+
+
+def the_stamp(pages: Pages) -> int:
+    """The stamp that all rows have."""
+    (found,) = {s for page in range(len(pages.starts) - 1) for s in pages.read(page, 1)["stamp"].to_pylist()}
+    return int(found)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from adbc_driver_postgresql import dbapi
-
-from bench import postgres
+from bench.rivals import postgres
 
 PASSWORD = "s3cret p@ss/w:rd"  # noqa: S105  (of a server that lives as long as the tests)
 

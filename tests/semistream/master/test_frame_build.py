@@ -127,6 +127,8 @@ def test_wrong_requests(spark: SparkSession, tmp_path: Path) -> None:
         MasterStore.build(df, tmp_path / "p", "l")
     with pytest.raises(PlanError, match="name the column"):
         MasterStore.build(df, tmp_path / "p", "k", order="frequency")
+    with pytest.raises(PlanError, match="frequencies are numbers"):
+        MasterStore.build(df, tmp_path / "p", "k", order="frequency", frequency="l")
     (tmp_path / "file").write_text("")
     with pytest.raises(ConfigError, match="is a file"):
         MasterStore.build(df, tmp_path / "file", "k")

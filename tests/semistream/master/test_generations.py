@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.semistream.page_files import write_ordered_pages
 
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.page_file.holds import Holds
@@ -90,13 +91,13 @@ def test_changed_pages(tmp_path: Path) -> None:
         path, pa.table({"k": np.arange(1020) * 2, "v": np.append(values, np.zeros(20, np.int64))}), "k", page=160
     )
     assert store.changed(versions[3], store.version()).tolist() == [100, 101]
-    write_pages(path, pa.table({"k": np.arange(1020), "v": np.arange(1020)}), "k", "none", page=160)
+    write_ordered_pages(path, pa.table({"k": np.arange(1020), "v": np.arange(1020)}), "k", "none", page=160)
     assert store.changed(versions[3], store.version()) is None
 
 
 def test_readers_see_whole_generations_while_one_writes_and_prunes(tmp_path: Path) -> None:
     path = tmp_path / "p"
-    write_pages(path, table(0), "k", "none", page="2KB")
+    write_ordered_pages(path, table(0), "k", "none", page="2KB")
     store, done, seen, wrong = MasterStore.open(path), threading.Event(), set[int](), list[str]()
 
     def read_all() -> None:
@@ -114,7 +115,7 @@ def test_readers_see_whole_generations_while_one_writes_and_prunes(tmp_path: Pat
         reader.start()
     try:
         for stamp in range(1, 30):
-            write_pages(path, table(stamp), "k", "none", page="2KB")
+            write_ordered_pages(path, table(stamp), "k", "none", page="2KB")
             store.prune(keep=1)
     finally:
         done.set()

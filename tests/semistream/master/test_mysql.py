@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import closing
@@ -14,10 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.semistream.master.debian_servers import PASSWORD, MariaDb
-from tests.semistream.master.models import assert_finds, assert_is, assert_reads_many, keys_of, master
+from tests.semistream.master.models import (
+    assert_finds,
+    assert_is,
+    assert_reads_many,
+    keys_of,
+    master,
+    stamping,
+    the_stamp,
+)
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
-from dovetail.joins.semistream.master.mysql import source as mysql_source_module
+from dovetail.joins.semistream.master import mysql as mysql_source_module
 from dovetail.joins.semistream.master.pages import Resting
 from dovetail.joins.semistream.master.store import MasterStore
 
@@ -218,27 +225,12 @@ def test_pages_that_rest_wake_up_if_their_version_is_still_there(mariadb: MariaD
 
 
 def test_a_reader_sees_one_version_while_others_write(mariadb: MariaDb, store: MasterStore) -> None:
-    done = threading.Event()
-
-    def write() -> None:
-        with mariadb.connect() as connection, connection.cursor() as cursor:
-            stamp = 0
-            while not done.is_set():
-                stamp += 1
-                cursor.execute(f"UPDATE t SET stamp = {stamp}")
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
-        seen: dict[str, set[int]] = {}
+    seen: dict[str, int] = {}
+    with mariadb.connect() as connection, connection.cursor() as cursor, stamping(cursor.execute):
         while len(seen) < 4:
             with closing(store.at()) as pages:
-                stamps = {s for page in range(len(pages.starts) - 1) for s in pages.read(page, 1)["stamp"].to_pylist()}
-                assert len(stamps) == 1
-                assert seen.setdefault(pages.version, stamps) == stamps, "one version, one state of the table"
-    finally:
-        done.set()
-        thread.join()
+                stamp = the_stamp(pages)
+                assert seen.setdefault(pages.version, stamp) == stamp, "one version, one state of the table"
 
 
 def test_a_server_that_stops_is_an_error_and_a_server_that_is_back_is_read_on(

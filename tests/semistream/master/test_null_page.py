@@ -14,6 +14,7 @@ import pytest
 from pyarrow import parquet
 from tests.semistream.master.models import assert_is, assert_reads_many, keys_of
 from tests.semistream.master.server import Server
+from tests.semistream.page_files import write_ordered_pages
 
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.null_page import WithNulls
@@ -33,7 +34,7 @@ TABLE = pa.table(
 
 def page_file(place: Path, key: list[str], order: Any) -> MasterStore:
     frequency = "row" if order == "frequency" else None
-    write_pages(place / "m.pages", TABLE, key, order, page=512, frequency=frequency, keep_nulls=True)
+    write_ordered_pages(place / "m.pages", TABLE, key, order, page=512, frequency=frequency, keep_nulls=True)
     return MasterStore.open(place / "m.pages")
 
 

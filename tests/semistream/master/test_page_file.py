@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.semistream.master.models import KINDS, assert_finds, assert_is, assert_reads_many, keys_of, master
+from tests.semistream.page_files import write_ordered_pages
 
 from dovetail.engine.clock import VirtualClock
 from dovetail.engine.storage.device import Device
@@ -19,6 +20,7 @@ from dovetail.joins.semistream.keys import Texts
 from dovetail.joins.semistream.master.page_file.generation import load_version
 from dovetail.joins.semistream.master.page_file.tables import page_table
 from dovetail.joins.semistream.master.page_file.writer import write_pages
+from dovetail.joins.semistream.master.pages import check_order
 from dovetail.joins.semistream.master.store import MasterStore
 
 COMPOSITES = [("int", "text"), ("text", "int"), ("text", "text"), ("wide", "date", "bytes"), ("bool", "small")]
@@ -33,7 +35,7 @@ def test_every_key_is_whole_in_its_home_page(kinds: tuple[str, ...], order: str,
     for rows, keys, page in [(0, 5, "1KB"), (1, 1, 1), (300, 1000, 1), (700, 60, "1KB"), (500, 3000, "2KB")]:
         table, strangers = master(rng, kinds, rows, keys), master(rng, kinds, 200, 4 * keys)
         path = tmp_path / f"{rows}-{keys}"
-        found = write_pages(path, table, names, order, page, frequency)  # type: ignore[arg-type]  # of parametrize
+        found = write_ordered_pages(path, table, names, order, page, frequency)  # type: ignore[arg-type]  # of parametrize
         pages = MasterStore.open(path).at()
         assert_is(pages, table, names, strangers)
         assert_finds(pages, table, names, strangers.select(names))
@@ -51,7 +53,7 @@ def test_many_pages_read_at_once_are_the_pages(kinds: tuple[str, ...], tmp_path:
         table = table.append_column("flag", flags).append_column("long", table["word"].cast(pa.large_string()))
         for nested in (False, True):  # lists are left to Arrow
             path = tmp_path / f"{number}-{nested}"
-            write_pages(path, table if nested else table.drop_columns(["list"]), names, "key", page)
+            write_pages(path, table if nested else table.drop_columns(["list"]), names, page)
             with closing(MasterStore.open(path).at()) as pages:
                 assert_reads_many(pages, rng)
                 assert_finds(pages, pages_table(pages), names, table.select(names))
@@ -95,7 +97,7 @@ def test_rows_lie_in_the_order_asked_for(tmp_path: Path) -> None:
     table = pa.table({"k": [3, 1, 2, 1, 3], "f": [5, 9, 7, 1, 8], "row": range(5)})
     rows = {}
     for order in ("key", "frequency", "none"):
-        write_pages(tmp_path / order, table, "k", order, 1, "f" if order == "frequency" else None)  # type: ignore[arg-type]
+        write_ordered_pages(tmp_path / order, table, "k", order, 1, "f" if order == "frequency" else None)  # type: ignore[arg-type]
         pages = MasterStore.open(tmp_path / order).at()
         rows[order] = pages.read(0, 3).column("row").to_pylist()
         assert pages.order == order
@@ -110,16 +112,16 @@ def test_an_index_of_hashes_takes_some_bytes_a_page_however_wide_keys_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = pa.table({"k": [f"{n:0500d}" for n in range(900)], "row": range(900)})
-    write_pages(tmp_path / "p", table, "k", "hash", "4KB", unique=True)
+    write_ordered_pages(tmp_path / "p", table, "k", "hash", "4KB", unique=True)
     found = load_version(tmp_path / "p")
     assert found.index is None
     assert page_table(tmp_path / "p", found).column("first").type == pa.int64()
     assert "order hash, ranges of hashes, keys unique" in MasterStore.open(tmp_path / "p").explain()
     with pytest.raises(DataError, match="occur more than once"):
-        write_pages(tmp_path / "p", pa.table({"k": ["a", "b", "a"]}), "k", "hash", unique=True)
+        write_ordered_pages(tmp_path / "p", pa.table({"k": ["a", "b", "a"]}), "k", "hash", unique=True)
     # Keys of one hash are one group: with six bits, some 14 keys share each, and all are still found and told apart.
     monkeypatch.setattr("dovetail.joins.semistream.keys.folded", lambda _, codes: codes & 63)
-    write_pages(tmp_path / "q", table, "k", "hash", 1, unique=True)
+    write_ordered_pages(tmp_path / "q", table, "k", "hash", 1, unique=True)
     with closing(MasterStore.open(tmp_path / "q").at()) as pages:
         assert len(pages.starts) - 1 <= 64
         home = pages.home([table["k"].combine_chunks()])
@@ -139,7 +141,7 @@ def test_text_sorts_by_its_bytes_and_parts_one_after_the_other(tmp_path: Path) -
 def test_floats_are_equal_as_in_spark(tmp_path: Path) -> None:
     table = pa.table({"k": [float("nan"), -0.0, float("inf"), -1.5, 0.0, float("-inf")], "row": range(6)})
     for order in ("key", "none"):
-        write_pages(tmp_path / order, table, "k", order, 1)  # type: ignore[arg-type]  # order is a plain str here
+        write_ordered_pages(tmp_path / order, table, "k", order, 1)  # type: ignore[arg-type]  # order is a plain str here
         pages = MasterStore.open(tmp_path / order).at()
         homes = pages.home([pa.array([0.0, -0.0, float("nan"), -float("nan"), -1.5, 1.5])])
         assert homes[0] == homes[1] >= 0
@@ -154,7 +156,7 @@ def test_keys_of_another_width_or_layout_are_the_same_keys(tmp_path: Path) -> No
     write_pages(tmp_path / "n", pa.table({"k": pa.array([1, 2, 300], pa.int32())}), "k", page=1)
     numbers = MasterStore.open(tmp_path / "n").at()
     assert numbers.home([pa.array([300, 2**40, 1])]).tolist() == [2, -1, 0]
-    write_pages(tmp_path / "t", pa.table({"k": ["a", "b"]}), "k", "none", 1)
+    write_ordered_pages(tmp_path / "t", pa.table({"k": ["a", "b"]}), "k", "none", 1)
     text = MasterStore.open(tmp_path / "t").at()
     for kind in (pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())):
         assert text.home([pa.array(["b", "x", None, "a"]).cast(kind)]).tolist() == [1, -1, -1, 0]
@@ -179,7 +181,7 @@ def test_hashes_that_clash_are_told_apart_by_the_keys(tmp_path: Path, monkeypatc
     for kinds in (("text",), ("int", "text")):
         table, names = master(rng, kinds, 300, 100), [f"k{at}" for at in range(len(kinds))]
         path = tmp_path / str(len(kinds))
-        found = write_pages(path, table, names, "frequency", 64, "wanted")
+        found = write_ordered_pages(path, table, names, "frequency", 64, "wanted")
         assert found.index is not None
         assert len(found.index.clashing_keys) > 50
         assert_is(MasterStore.open(path).at(), table, names, master(rng, kinds, 300, 300))
@@ -244,11 +246,6 @@ def test_a_store_is_a_small_value(tmp_path: Path) -> None:
         ({"key": "x"}, "not one of the columns"),
         ({"key": []}, "one or more"),
         ({"key": "l"}, "cannot be a key"),
-        ({"key": "k", "order": "size"}, r"one of \['key'"),
-        ({"key": "k", "order": "frequency"}, "name the column"),
-        ({"key": "k", "frequency": "k"}, "no other order"),
-        ({"key": "k", "order": "frequency", "frequency": "z"}, "not one of the columns"),
-        ({"key": "k", "order": "frequency", "frequency": "t"}, "frequencies are numbers"),
         ({"key": "k", "page": "huge"}, "not a size"),
     ],
 )
@@ -257,3 +254,18 @@ def test_wrong_requests_are_refused(tmp_path: Path, arguments: dict[str, object]
     with pytest.raises(PlanError, match=message):
         write_pages(tmp_path / "p", table, **arguments)  # type: ignore[arg-type]  # of parametrize
     assert not (tmp_path / "p").exists()
+
+
+@pytest.mark.parametrize(
+    ("order", "frequency", "message"),
+    [
+        ("size", None, r"one of \['key'"),
+        ("frequency", None, "name the column"),
+        ("key", "k", "no other order"),
+        ("frequency", "z", "not one of the columns"),
+        ("frequency", "t", "frequencies are numbers"),
+    ],
+)
+def test_wrong_orders_are_refused(order: str, frequency: str | None, message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        check_order(order, frequency, pa.schema({"k": pa.int64(), "t": pa.string()}))

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.semistream.page_files import write_ordered_pages
 
 from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.master.page_file.writer import write_pages
@@ -24,7 +25,7 @@ FILES = ["MANIFEST.json", "generation.json", "*.rows", "*.table", "index.codes",
 def path(tmp_path: Path) -> Path:
     keys = np.random.default_rng(0).permutation(5000)
     table = pa.table({"k": keys, "v": keys * 2, "f": keys % 7})
-    write_pages(tmp_path / "p", table, "k", "frequency", "1KB", "f")
+    write_ordered_pages(tmp_path / "p", table, "k", "frequency", "1KB", "f")
     return tmp_path / "p"
 
 

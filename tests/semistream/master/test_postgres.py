@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import traceback
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,7 +15,15 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from adbc_driver_postgresql import dbapi
-from tests.semistream.master.models import assert_finds, assert_is, assert_reads_many, keys_of, master
+from tests.semistream.master.models import (
+    assert_finds,
+    assert_is,
+    assert_reads_many,
+    keys_of,
+    master,
+    stamping,
+    the_stamp,
+)
 from tests.semistream.master.server import PASSWORD, Server
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
@@ -268,26 +275,10 @@ def test_pages_that_rest_wake_up_if_their_version_is_still_there(postgres: Serve
 
 
 def test_a_reader_sees_one_version_while_others_write(postgres: Server, store: MasterStore) -> None:
-    done = threading.Event()
-
-    def write() -> None:
-        stamp = 0
-        while not done.wait(0.01):
-            stamp += 1
-            postgres.execute(f"UPDATE t SET stamp = {stamp}")
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    with stamping(postgres.execute, 0.01):
         for _ in range(5):
-            pages = store.at()
-            assert (
-                len({s for page in range(len(pages.starts) - 1) for s in pages.read(page, 1)["stamp"].to_pylist()}) == 1
-            )
-            pages.close()
-    finally:
-        done.set()
-        thread.join()
+            with closing(store.at()) as pages:
+                the_stamp(pages)
 
 
 def test_a_server_that_stops_is_an_error_and_a_server_that_is_back_is_read_on(

@@ -12,11 +12,12 @@ from functools import partial
 import numpy as np
 import pyarrow as pa
 import pytest
-from bench.object_store import KEY, SECRET, ObjectStore
+from bench.rivals.object_store import KEY, SECRET, ObjectStore
 from deltalake import write_deltalake
 from pyarrow import parquet
 from pyiceberg.catalog import load_catalog
 from tests.semistream.frame.cases import rows_of
+from tests.semistream.page_files import write_ordered_pages
 from tests.semistream.range_files import write_range_pages
 
 from dovetail.engine.storage import files, remote
@@ -65,8 +66,8 @@ def rows(n: int = 3000, seed: int = 0) -> pa.Table:
 def test_pages_are_those_of_a_local_file(server: ObjectStore, tmp_path: object, order: str) -> None:
     table = rows()
     options = {"order": order, "page": 1024, "frequency": "n" if order == "frequency" else None}
-    write_pages(place_in(server), table, "k", **options)  # type: ignore[arg-type]
-    write_pages(f"{tmp_path}/m.pages", table, "k", **options)  # type: ignore[arg-type]
+    write_ordered_pages(place_in(server), table, "k", **options)  # type: ignore[arg-type]
+    write_ordered_pages(f"{tmp_path}/m.pages", table, "k", **options)  # type: ignore[arg-type]
     far, near = source_of(place_in(server)).open(), PageFileSource(f"{tmp_path}/m.pages").open()
     assert far.starts.tolist() == near.starts.tolist()
     assert far.read(2, 5).equals(near.read(2, 5))
@@ -122,7 +123,8 @@ def test_ranges_and_rows_without_a_key_are_stored_too(server: ObjectStore) -> No
     store = _named(source_of(place_in(server, "r.pages")))
     assert store.bounds == ("a", "b")
     assert "ranges a to b" in store.explain()
-    write_pages(place_in(server), pa.table({"k": [1, None, 2, None], "t": list("abcd")}), "k", keep_nulls=True)
+    table = pa.table({"k": [1, None, 2, None], "t": list("abcd")})
+    write_ordered_pages(place_in(server), table, "k", "key", keep_nulls=True)
     found = source_of(place_in(server)).open()
     assert found.read_nulls().column("t").to_pylist() == ["b", "d"]
     found.close()

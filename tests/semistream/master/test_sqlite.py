@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import sqlite3
-import threading
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -13,7 +12,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from tests.semistream.master.models import assert_finds, assert_is, assert_reads_many, keys_of, master
+from tests.semistream.master.models import (
+    assert_finds,
+    assert_is,
+    assert_reads_many,
+    keys_of,
+    master,
+    stamping,
+    the_stamp,
+)
 from tests.semistream.operators.stream_cases import Case, run
 
 from dovetail.errors import ConfigError, DataError, PlanError, UnsupportedError
@@ -221,27 +228,12 @@ def test_reads_are_of_one_version_during_writes(tmp_path: Path) -> None:
     create(path, some_rows(0, 0), {"k": "INTEGER PRIMARY KEY", "stamp": "INTEGER"})
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA journal_mode=wal")
-    store, done = MasterStore.sqlite(path, "t", "k", page="1KB"), threading.Event()
-
-    def write() -> None:
-        with closing(sqlite3.connect(path, isolation_level=None)) as writer:
-            stamp = 0
-            while not done.wait(0.03):
-                stamp += 1
-                writer.execute("UPDATE t SET stamp = ?", [stamp])
-
-    thread = threading.Thread(target=write)
-    thread.start()
-    try:
+    store = MasterStore.sqlite(path, "t", "k", page="1KB")
+    writer = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    with closing(writer), stamping(writer.execute, 0.03):
         for _ in range(10):
-            pages = store.at()
-            assert (
-                len({s for page in range(len(pages.starts) - 1) for s in pages.read(page, 1)["stamp"].to_pylist()}) == 1
-            )
-            pages.close()
-    finally:
-        done.set()
-        thread.join()
+            with closing(store.at()) as pages:
+                the_stamp(pages)
 
 
 def test_failures_say_what_is_wrong(tmp_path: Path) -> None:

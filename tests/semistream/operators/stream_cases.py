@@ -14,6 +14,8 @@ from tests.semistream.operators.memory_pages import MemoryPages
 
 from dovetail.engine.memory import MemoryBudget
 from dovetail.engine.metrics import Metrics
+from dovetail.errors import PlanError
+from dovetail.joins.semistream.operators.operator import SemiStreamJoin
 
 HOWS = ("inner", "left", "left_semi", "left_anti")
 
@@ -117,6 +119,19 @@ def run(spec: Any, case: Case, memory: int | str = "8MB", pauses: int = 0) -> Ru
     assert budget.used == 0
     assert budget.peak <= budget.limit
     return Run(out, operator.metrics, budget)
+
+
+def smallest_budget(spec: SemiStreamJoin, case: Case) -> int:
+    """The least memory with which the join says that it can run."""
+    low, high = 1, 1 << 24
+    while low < high:
+        middle = (low + high) // 2
+        try:
+            spec.fit(middle, case.stream.schema)
+            high = middle
+        except PlanError:
+            low = middle + 1
+    return low
 
 
 def order_kept(rows: list[tuple[Any, ...]], names: list[str], on: tuple[str, ...]) -> bool:

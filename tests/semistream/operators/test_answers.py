@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.semistream.operators.memory_pages import MemoryPages
-from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, order_kept, random_case, run
+from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, order_kept, random_case, run, smallest_budget
 
 from dovetail.errors import PlanError
 from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin
@@ -73,14 +73,7 @@ def test_smallest_legal_budget_is_named_and_is_enough(name: str) -> None:
     cases = [random_case(200 + seed, KEYS[seed % len(KEYS)]) for seed in range(6)]
     for seed, case in enumerate([*cases, wide_case()]):
         spec = ALGORITHMS[name](pages=case.pages, on=case.on, how=HOWS[seed % 4])
-        low, high = 1, 1 << 24
-        while low < high:
-            middle = (low + high) // 2
-            try:
-                spec.fit(middle, case.stream.schema)
-                high = middle
-            except PlanError:
-                low = middle + 1
+        low = smallest_budget(spec, case)
         with pytest.raises(PlanError, match=str(low)):
             spec.fit(low - 1, case.stream.schema)
         got = run(spec, case, memory=low)

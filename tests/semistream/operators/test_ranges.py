@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import tests.oracle as oracle
-from tests.semistream.operators.stream_cases import HOWS, Case, answers, run
+from tests.semistream.operators.stream_cases import HOWS, Case, answers, run, smallest_budget
 from tests.semistream.operators.test_answers import random_spec
 from tests.semistream.operators.test_within import TIMES
 from tests.semistream.range_files import write_range_pages
@@ -100,14 +100,7 @@ def test_the_smallest_budget_is_enough(name: str, tmp_path: Path) -> None:
             check=check(case, "both"),
             columns=GIVEN,  # type: ignore[arg-type]  # of HOWS
         )
-        low, high = 1, 1 << 24
-        while low < high:
-            middle = (low + high) // 2
-            try:
-                spec.fit(middle, case.stream.schema)
-                high = middle
-            except PlanError:
-                low = middle + 1
+        low = smallest_budget(spec, case)
         assert run(spec, case, memory=low).bag == expected(case, how, "both"), spec
 
 

@@ -12,11 +12,11 @@ import pyarrow as pa
 import pytest
 import tests.oracle as oracle
 from tests.semistream.operators.memory_pages import MemoryPages
-from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, answers, random_case, run
+from tests.semistream.operators.stream_cases import HOWS, KEYS, Case, answers, random_case, run, smallest_budget
 from tests.semistream.operators.test_answers import random_spec
 
 from dovetail.engine.memory import MemoryBudget
-from dovetail.errors import DataError, PlanError
+from dovetail.errors import DataError
 from dovetail.joins.semistream.operators import ALGORITHMS, HybridJoin, MeshJoin
 from dovetail.joins.semistream.sizes import Sizes
 from dovetail.joins.semistream.within import PairCheck, Within
@@ -82,14 +82,7 @@ def test_every_closed_inside_the_smallest_budget(name: str, how: str) -> None:
     for seed, closed in enumerate(oracle.CLOSED):
         case = timed(random_case(800 + seed), seed)
         spec = ALGORITHMS[name](pages=case.pages, on=case.on, how=how, check=check(closed))
-        low, high = 1, 1 << 24
-        while low < high:
-            middle = (low + high) // 2
-            try:
-                spec.fit(middle, case.stream.schema)
-                high = middle
-            except PlanError:
-                low = middle + 1
+        low = smallest_budget(spec, case)
         assert run(spec, case, memory=low).bag == expected(case, how, closed), spec
 
 

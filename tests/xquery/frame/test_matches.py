@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.etree.ElementTree import canonicalize
 
 import pytest
-from bench.xquery_saxon import Saxon, located
+from bench.rivals.saxon import Saxon, located
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
 

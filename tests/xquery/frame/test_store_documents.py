@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
-from bench.object_store import KEY, SECRET, ObjectStore
+from bench.rivals.object_store import KEY, SECRET, ObjectStore
 
 import dovetail
 from dovetail.errors import ConfigError, PlanError

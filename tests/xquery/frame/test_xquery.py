@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree.ElementTree import canonicalize
 
 import pytest
-from bench.xquery_saxon import Saxon, located
+from bench.rivals.saxon import Saxon, located
 from pyspark.sql import SparkSession
 from tests.xquery.conformance.suite import features
 from tests.xquery.rules.sample import QUERIES

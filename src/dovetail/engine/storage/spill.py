@@ -19,7 +19,7 @@ import threading
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import FrameType
 from uuid import uuid4
 
 import pyarrow as pa
@@ -312,14 +312,6 @@ class SpillFile:
                 )
             done += got
         return data
-
-    def __enter__(self) -> SpillFile:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def __repr__(self) -> str:
         return f"SpillFile({self.name}: {self.blocks} blocks, {self.rows} rows, {self.bytes_written} bytes)"

@@ -73,29 +73,6 @@ class Progress:
             metrics.peak(f"time_to_{mark}_percent", ns, unit="ns")
 
 
-class Handover:
-    """The `until` that a host passes to `idle`: true once more than `max_new_arrivals` rows wait in its input buffer.
-
-    Switching back for a single row would cost more than it saves. Records the largest number of waiting rows.
-
-    >>> handover = Handover(lambda: 1001, max_new_arrivals=1000)
-    >>> handover(), handover.largest
-    (True, 1001)
-    """
-
-    def __init__(self, waiting: Callable[[], int], max_new_arrivals: int = 1000) -> None:
-        if max_new_arrivals < 0:
-            raise PlanError(f"max_new_arrivals={max_new_arrivals} is not possible; give 0 or more rows.")
-        self._waiting, self.max_new_arrivals = waiting, max_new_arrivals
-        self.largest = 0
-
-    def __call__(self) -> bool:
-        """Whether to switch to the arriving rows now."""
-        waiting = self._waiting()
-        self.largest = max(self.largest, waiting)
-        return waiting > self.max_new_arrivals
-
-
 class Asked:
     """Wraps an `until` that is called after each unit of work, and records the longest time between two calls.
 
@@ -116,10 +93,8 @@ class Asked:
         return self._until()
 
     def record(self, metrics: Metrics) -> None:
-        """Record the hand-over delay, and the rows that waited meanwhile if they were counted."""
+        """Record the hand-over delay."""
         metrics.peak("handover_delay", self.longest_ns, unit="ns")
-        if isinstance(self._until, Handover):
-            metrics.peak("input_buffer", self._until.largest, unit="rows")
 
 
 _PAIR_BYTES = 160  # of a pair whose bounds are compared: four bounds, as columns and as codes, with their copies

@@ -54,11 +54,6 @@ class RowPages:
         """Bytes of all pages."""
         return self.reservation.used
 
-    @property
-    def n_pages(self) -> int:
-        """How many pages there are."""
-        return len(self._pages)
-
     def add(self, batch: pa.RecordBatch, slots: I32) -> int:
         """The name of the batch's first row; the others follow. `BudgetExceeded` if there is no room.
 

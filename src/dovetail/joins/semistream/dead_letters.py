@@ -20,7 +20,6 @@ import time
 import uuid
 from collections import OrderedDict
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import pyarrow as pa
@@ -181,9 +180,7 @@ class DeadLetters:
     def __enter__(self) -> DeadLetters:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._writer is not None:
             with contextlib.suppress(OSError):
                 self._writer.close()

@@ -139,7 +139,6 @@ class CachePolicy:
     replaces: Replaces = "adaptive"
     threshold: int = 2
     every: int | None = None
-    seed: int = 0
 
     def __post_init__(self) -> None:
         if self.replaces not in get_args(Replaces):

@@ -184,10 +184,6 @@ class Pipeline:
         """The directory of checkpoints, if the file names one."""
         return self.settings.get("checkpoint")
 
-    def located(self, place: str) -> str:
-        """A path of the file, made absolute; relative paths start at the file."""
-        return located(self.path, place)
-
 
 def located(file: Path, place: str) -> str:
     """A path that a file names, made absolute; relative paths start at the file, and URIs stay as they are."""

@@ -178,6 +178,15 @@ class Facts:
                 found.update(dict.fromkeys(defined(operator), operator))
         return found
 
+    def definition(self, value: Expression | None) -> Operator | None:
+        """The operator that defines a variable; None for other expressions."""
+        return self.definitions.get(value) if isinstance(value, Variable) else None
+
+    def inlined(self, value: Expression) -> Expression:
+        """The expression that was assigned to a variable; any other as it is."""
+        operator = self.definition(value)
+        return self.inlined(operator.expression) if isinstance(operator, Assign) else value
+
     def of(self, expression: Expression) -> Properties:
         """The properties of an expression in this plan."""
         match expression:
@@ -266,27 +275,24 @@ class Facts:
         return Properties(type=self.of(item).type)
 
     def _multiplied(self, item: Expression, source: Unnest | DataScan) -> Properties:
-        whole, written = self._source(source), self._written_out(item, source.variable)
+        whole, written = self._source(source), self._path_from(source.variable, item)
         if written is None:
             return Properties(type=self.of(item).type)
         inside = Facts(self.plan, {source.variable: whole})
         inside.definitions = self.definitions  # the same plan: found once
         return inside.of(written)
 
-    def _written_out(self, item: Expression, source: Variable) -> Expression | None:
-        """The item with assigned variables written out, if only steps and filters lead to it from the source."""
-        match item:
-            case Variable():
-                if item == source:
-                    return item
-                operator = self.definitions.get(item)
-                return self._written_out(operator.expression, source) if isinstance(operator, Assign) else None
+    def _path_from(self, source: Variable, item: Expression) -> Expression | None:
+        """The item with assigned variables inlined, if only steps and filters lead to it from the source."""
+        match self.inlined(item):
+            case Variable() as variable:
+                return variable if variable == source else None
             case Call(name, (inner, *rest)) if name in (*STEPS, "treat", "data", "promote"):
-                base = self._written_out(inner, source)
+                base = self._path_from(source, inner)
                 return None if base is None else Call(name, (base, *rest))
-            case Evaluate(_, ((".", inner),)) if downward_steps(item) is not None:
-                base = self._written_out(inner, source)
-                return None if base is None else replace(item, bindings=((".", base),))
+            case Evaluate(_, ((".", inner),)) as steps if downward_steps(steps) is not None:
+                base = self._path_from(source, inner)
+                return None if base is None else replace(steps, bindings=((".", base),))
         return None
 
     def _source(self, source: Unnest | DataScan) -> Properties:

@@ -245,8 +245,7 @@ def _maps(item: Expression, variable: Variable) -> bool:
 
 def _streams(whole: Expression, facts: Facts) -> bool:
     base = base_of_steps(whole)
-    definition = facts.definitions.get(base) if isinstance(base, Variable) else None
-    match definition:
+    match definition := facts.definition(base):
         case Assign(_, Call(name, (Variable() as inner,))) if name in (SORT_DISTINCT, SORT, DISTINCT):
             return _streams(inner, facts)
         case Assign(_, expression):

@@ -79,7 +79,7 @@ def introduce_scan(plan: Operator) -> Operator | None:
     once = reads_once(plan)
     for operator in operators(plan):
         value = iterated(operator)
-        defined = facts.definitions.get(value) if value is not None else None
+        defined = facts.definition(value)
         if not isinstance(operator, Unnest) or not isinstance(defined, Assign):
             continue
         alone = once and facts.uses[defined.variable] == 1
@@ -195,8 +195,7 @@ def aggregate_incrementally(plan: Operator) -> Operator | None:
 
 
 def _nested(plan: Operator, assign: Assign, value: Expression, facts: Facts) -> Operator | None:
-    gathered = facts.definitions.get(value) if isinstance(value, Variable) else None
-    match gathered:
+    match gathered := facts.definition(value):
         case Aggregate(variable, Call("create_sequence", (item,)), below) if facts.uses[variable] == 1:
             subplan = next(o for o in operators(plan) if isinstance(o, Subplan) and o.nested is gathered)
             new = Subplan(Aggregate(assign.variable, with_children(assign.expression, (item,)), below), subplan.input)
@@ -206,9 +205,9 @@ def _nested(plan: Operator, assign: Assign, value: Expression, facts: Facts) -> 
 
 
 def _grouped(plan: Operator, assign: Assign, value: Expression, facts: Facts) -> Operator | None:
-    written = _written_out(value, facts)
+    written = _chain(value, facts)
     base = base_of_steps(written)
-    group = facts.definitions.get(base) if isinstance(base, Variable) else None
+    group = facts.definition(base)
     if not isinstance(base, Variable) or not isinstance(group, GroupBy):
         return None
     field = next((one for one in group.gathered if one.variable == base), None)
@@ -220,15 +219,11 @@ def _grouped(plan: Operator, assign: Assign, value: Expression, facts: Facts) ->
     return None
 
 
-def _written_out(value: Expression, facts: Facts) -> Expression:
+def _chain(value: Expression, facts: Facts) -> Expression:
     """Steps that were assigned to variables, written as one chain."""
-    match value:
-        case Variable():
-            defined = facts.definitions.get(value)
-            steps = isinstance(defined, Assign) and is_step(defined.expression)
-            return _written_out(defined.expression, facts) if steps else value  # type: ignore[union-attr]  # an Assign
-        case Call(name, (inner, *rest)) if is_step(value):
-            return Call(name, (_written_out(inner, facts), *rest))
+    match facts.inlined(value):
+        case Call(name, (inner, *rest)) as step if is_step(step):
+            return Call(name, (_chain(inner, facts), *rest))
     return value
 
 

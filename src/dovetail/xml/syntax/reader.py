@@ -214,9 +214,9 @@ class Reader:
         self.expect("}")
         return inner
 
-    def deeper(self, by: int = 1) -> None:
+    def deeper(self) -> None:
         """Counts a level of nesting, so that no query can exhaust the stack."""
-        self.depth += by
+        self.depth += 1
         if self.depth > MAX_DEPTH:
             raise self.unsupported(f"expressions nested deeper than {MAX_DEPTH} are")
 

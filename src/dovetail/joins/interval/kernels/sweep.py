@@ -206,9 +206,9 @@ def end_run(state: I64) -> None:
     state[R_HEAD], state[S_HEAD] = state[R_POS], state[S_POS]
 
 
-def sample_rows(n: int = 3) -> Rows:
+def sample_rows() -> Rows:
     """A few overlapping rows of one key, for warming up."""
-    start = np.arange(n, dtype=np.int64)
+    start = np.arange(3, dtype=np.int64)
     none = int64s([])
     return Rows(int64s(start), int64s(start + 2), none, none, 1)
 
@@ -218,12 +218,12 @@ def sample_rule() -> Rule:
     return Rule(readonly(np.ones(81, np.bool_), np.bool_), 0, 0, False, ALWAYS, ANY)
 
 
-def sample_state(r: Rows, s: Rows, capacity: int = 100) -> I64:
+def sample_state(r: Rows, s: Rows) -> I64:
     """The state before the first step over two complete windows, for warming up."""
     state = np.zeros(STATE_SIZE, np.int64)
     state[R_ROWS], state[S_ROWS] = r.start.size, s.start.size
     state[R_EOF] = state[S_EOF] = state[STORE] = 1
-    state[CAPACITY] = capacity
+    state[CAPACITY] = 100
     return state
 
 

@@ -236,14 +236,14 @@ def _drop(rows: Rows, out: Outcome, slot: int, side: int) -> None:
 
 
 @kernel
-def _make_room(rows: Rows, t: Table, s: Search, out: Outcome, size: int, knobs: F64) -> int:
+def _make_room(rows: Rows, t: Table, s: Search, out: Outcome, size: int, ageing: float) -> int:
     """DONE if a row of this size has room, else why there is none yet."""
     n, sides = t.meta[BUCKETS], t.meta[SIDES]
     flushes = sides if t.meta[POLICY] >= MJOIN else 2 * n + 2
     while is_full(rows, size):
         if not can_list(out, flushes):
             return NO_SLOT
-        if not flush_hashed(t, rows, out, knobs):
+        if not flush_hashed(t, rows, out, ageing):
             return STUCK
         if sides > 2:
             order_tables(s)
@@ -251,7 +251,7 @@ def _make_room(rows: Rows, t: Table, s: Search, out: Outcome, size: int, knobs: 
 
 
 @kernel
-def arrive_hashed(rows: Rows, t: Table, s: Search, new: Arrivals, out: Outcome, knobs: F64) -> int:
+def arrive_hashed(rows: Rows, t: Table, s: Search, new: Arrivals, out: Outcome, ageing: float) -> int:
     """Take rows from `new.at[NEXT]` on and say why it stopped; called again, it goes on where it stopped.
 
     Room is made before the row probes: rows that leave together with their bucket have then met all that are inside.
@@ -268,7 +268,7 @@ def arrive_hashed(rows: Rows, t: Table, s: Search, new: Arrivals, out: Outcome, 
             if rows.meta[N_FREE] == 0:
                 return NO_SLOT
             if is_full(rows, new.size[at]) or not can_list(out, 2):
-                status = _make_room(rows, t, s, out, new.size[at], knobs)
+                status = _make_room(rows, t, s, out, new.size[at], ageing)
                 if status != DONE:
                     return status
                 searches = _searches(t, side, bucket)
@@ -316,13 +316,13 @@ def drop_all(t: Table, rows: Rows, out: Outcome, side: int, slots: I32) -> None:
 
 @register_warmup
 def _warm() -> None:
-    slots, knobs = np.zeros(8, np.int32), np.array([1.0, 1.0, 0.05])
+    slots = np.zeros(8, np.int32)
     rows, out = empty_rows(10, 6, 1000), empty_outcome(4, 10, 16)
     t, s = empty_table(10, 2, XJOIN, 2, 2), empty_search(2)
     for side in (0, 1):
         new = arrivals(side, 0, np.arange(8)[None, :], np.arange(8), slots)
-        arrive_hashed(rows, t, s, new, out, knobs)
-    flush_hashed(t, rows, out, knobs)
+        arrive_hashed(rows, t, s, new, out, 1.0)
+    flush_hashed(t, rows, out, 1.0)
     flush_waiting(t, rows, out)
     drop_all(t, rows, out, 0, np.zeros(0, np.int32))
     put_all(rows, t, 0, np.zeros(0, np.int32))

@@ -172,7 +172,7 @@ def _rows_below(ix: Leaves, key: int) -> int:
 def recount(s: Areas, side: int, ix: Leaves, n_rows: int) -> None:
     """Rows of each region as the boundaries lie now."""
     upper = n_rows - _rows_below(ix, s.up[side, 0])
-    lower = min(rows_until(ix, 0, s.low[side, 0]), n_rows - upper)
+    lower = min(rows_until(ix, s.low[side, 0]), n_rows - upper)
     s.held[side, 0, LOWER], s.held[side, 0, UPPER] = lower, upper
     s.held[side, 0, MIDDLE] = n_rows - lower - upper
 
@@ -196,7 +196,7 @@ def _set_up(s: Areas, side: int, ix: Leaves, n_rows: int) -> None:
         return
     key = _key_of_rank(ix, n_rows - min(s.meta[BLOCK], n_rows))
     if key <= s.low[side, 0]:
-        until = rows_until(ix, 0, s.low[side, 0])
+        until = rows_until(ix, s.low[side, 0])
         key = _key_of_rank(ix, until) if until < n_rows else _MAX
     s.up[side, 0] = key
 

@@ -173,37 +173,30 @@ def lower_bound(ix: Leaves, key: int) -> int:
 
 
 @kernel
-def rows_until(ix: Leaves, position: int, key: int) -> int:
-    """How many rows from `position` on are <= key."""
-    places = int(ix.keys.shape[1])
-    place, skip = position // places, position % places
+def rows_until(ix: Leaves, key: int) -> int:
+    """How many rows are <= key."""
     count = 0
-    while place < ix.meta[USED]:
+    for place in range(ix.meta[USED]):
         leaf = ix.order[place]
         size = int(ix.sizes[leaf])
         if ix.keys[leaf, size - 1] > key:
-            return count + max(0, _rows_below(ix, leaf, key, True) - skip)
-        count += size - skip
-        skip = 0
-        place += 1
+            return count + _rows_below(ix, leaf, key, True)
+        count += size
     return count
 
 
 @kernel
-def copy_rows(ix: Leaves, position: int, keys: I64, values: I64) -> None:
-    """Fill both outputs with the rows from `position` on, in key order."""
-    places = int(ix.keys.shape[1])
-    place, inside = position // places, position % places
-    at = 0
+def copy_rows(ix: Leaves, keys: I64, values: I64) -> None:
+    """Fill both outputs with the first rows in key order, as many as they have room for."""
+    at = place = 0
     while at < len(keys):
         leaf = ix.order[place]
-        step = min(ix.sizes[leaf] - inside, len(keys) - at)
+        step = min(ix.sizes[leaf], len(keys) - at)
         for ahead in range(step):
-            keys[at + ahead] = ix.keys[leaf, inside + ahead]
-            values[at + ahead] = ix.values[leaf, inside + ahead]
+            keys[at + ahead] = ix.keys[leaf, ahead]
+            values[at + ahead] = ix.values[leaf, ahead]
         at += step
         place += 1
-        inside = 0
 
 
 @kernel
@@ -303,4 +296,4 @@ def _warm() -> None:
     some = np.arange(4, dtype=np.int64)
     leaves = empty_leaves(2, 4)
     insert_sorted(leaves, some, some, 0)
-    copy_rows(leaves, 0, some.copy(), some.copy())
+    copy_rows(leaves, some.copy(), some.copy())

@@ -209,8 +209,7 @@ def queue_slots(t: Table, queue: int, out: I32) -> None:
 
 NEVER, OLDEST, DPHJ, XJOIN, HMJ, HMJ_SMALLEST, RPJ, EHJ, MJOIN, MJOIN_SMALLEST = range(10)
 """Flush policies, in `Table.meta[POLICY]`."""
-ALPHA, N_FLUSH, BALANCE = range(3)
-"""Places in a policy's knobs: RPJ's ageing factor and rows a flush, HMJ's share of memory by which sides may differ."""
+_BALANCE = 0.05  # of memory, by which HMJ's sides may differ
 _MANY = 2**62
 
 
@@ -308,10 +307,10 @@ def _flush_xjoin(t: Table, rows: Rows, out: Outcome) -> bool:
 
 
 @kernel
-def _balanced_pair(t: Table, rows: Rows, share: float) -> int:
+def _balanced_pair(t: Table, rows: Rows) -> int:
     """The largest pair of buckets that leaves both sides alike, else the pair that leaves them most alike."""
     n, best, most, closest, gap = t.meta[BUCKETS], -1, np.int64(0), -1, np.int64(_MANY)
-    allowed = share * rows.meta[HELD]
+    allowed = _BALANCE * rows.meta[HELD]
     for bucket in range(n):
         mine, theirs = t.held[bucket], t.held[n + bucket]
         if mine + theirs == 0:
@@ -335,18 +334,18 @@ def _rarest(t: Table) -> int:
 
 
 @kernel
-def _flush_rpj(t: Table, rows: Rows, out: Outcome, alpha: float, n_flush: int) -> bool:
+def _flush_rpj(t: Table, rows: Rows, out: Outcome, ageing: float) -> bool:
     """Rows that the least likely arrivals would join with leave; arrivals so far count less from now on."""
     n, taken = t.meta[BUCKETS], 0
     rows.meta[CLOCK] += 1
-    while taken < n_flush:
+    while taken < t.meta[BLOCK]:
         rarest = _rarest(t)
         if rarest < 0:
             break
         victim = (rarest + n) % (2 * n)
-        taken += _flush_queue(t, rows, out, victim // n, victim % n, n_flush - taken, rows.meta[CLOCK])
+        taken += _flush_queue(t, rows, out, victim // n, victim % n, t.meta[BLOCK] - taken, rows.meta[CLOCK])
     for queue in range(2 * n):
-        t.seen[queue] *= alpha
+        t.seen[queue] *= ageing
     return taken > 0
 
 
@@ -371,7 +370,7 @@ def _flush_ehj(t: Table, rows: Rows, out: Outcome) -> bool:
 
 
 @kernel
-def flush_hashed(t: Table, rows: Rows, out: Outcome, knobs: F64) -> bool:
+def flush_hashed(t: Table, rows: Rows, out: Outcome, ageing: float) -> bool:
     """Whether rows left, as the policy says; rows that only wait to be written go first once they are many."""
     policy = t.meta[POLICY]
     if t.meta[WAITING] >= t.meta[WAIT_LIMIT] and flush_waiting(t, rows, out):
@@ -384,7 +383,7 @@ def flush_hashed(t: Table, rows: Rows, out: Outcome, knobs: F64) -> bool:
     elif policy == XJOIN:
         done = _flush_xjoin(t, rows, out)
     elif policy == HMJ:
-        done = _flush_bucket(t, rows, out, _balanced_pair(t, rows, knobs[BALANCE]))
+        done = _flush_bucket(t, rows, out, _balanced_pair(t, rows))
     elif policy == HMJ_SMALLEST:  # of at least a block, else the largest one
         best = _smallest_bucket(t, t.meta[BLOCK])
         done = _flush_bucket(t, rows, out, best if best >= 0 else _largest_bucket(t))
@@ -393,7 +392,7 @@ def flush_hashed(t: Table, rows: Rows, out: Outcome, knobs: F64) -> bool:
     elif policy == MJOIN_SMALLEST:
         done = _flush_bucket(t, rows, out, _smallest_bucket(t, 1))
     elif policy == RPJ:
-        done = _flush_rpj(t, rows, out, knobs[ALPHA], int(knobs[N_FLUSH]))
+        done = _flush_rpj(t, rows, out, ageing)
     elif policy == EHJ:
         done = _flush_ehj(t, rows, out)
     return done or flush_waiting(t, rows, out)

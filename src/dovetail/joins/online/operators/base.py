@@ -77,7 +77,7 @@ class OnlineOperator(OperatorBase, Ends, Drains, Restores[Stored], Retires, Resi
         self, spec: OnlineSpec, budget: MemoryBudget, schemas: Mapping[str, pa.Schema], spill_dir: Path | None
     ) -> None:
         clock, self._columns = RealClock(), spec.answer(schemas)
-        super().__init__(self._columns.schema, budget, Metrics(clock))
+        super().__init__(self._columns.schema, budget, Metrics())
         self.spec, self.names, self._clock = spec, spec.sides, clock
         self.schemas = tuple(schemas[name] for name in self.names)
         self.keys = JoinKeys(spec.graph, schemas, spec.hash_bits)

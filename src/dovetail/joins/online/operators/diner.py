@@ -123,7 +123,7 @@ class LeavesIndex(Index):
     def _items(self, side: int) -> tuple[I64, I64]:
         n = int(self.leaves[side].meta[LIVE])
         keys, slots = np.empty(n, np.int64), np.empty(n, np.int64)
-        copy_rows(self.leaves[side], 0, keys, slots)
+        copy_rows(self.leaves[side], keys, slots)
         return keys, slots
 
     def count(self, names: Sequence[str], metrics: Metrics) -> None:

@@ -37,13 +37,20 @@ from dovetail.joins.online.sizes import Fitted
 
 
 class HashIndex(Index):
-    """A hash table for all inputs; `policy` says what leaves when memory is full, `knobs` how.
+    """A hash table for all inputs; `policy` says what leaves when memory is full.
 
     `one_side` is the side whose keys are unique, so that matched rows of the other can be dropped; -1 if there is none.
+    `ageing` is by what RPJ multiplies its counts of arrivals at each flush.
     """
 
     def __init__(
-        self, fitted: Fitted, keys: JoinKeys, policy: int, buckets: int | None = None, one_side: int = -1
+        self,
+        fitted: Fitted,
+        keys: JoinKeys,
+        policy: int,
+        buckets: int | None = None,
+        one_side: int = -1,
+        ageing: float = 1.0,
     ) -> None:
         self.buckets, self.policy, self.sides = buckets or fitted.partitions, policy, len(keys.counts)
         super().__init__(fitted, keys, flushes=2 * (self.sides * self.buckets + 2) + 8)
@@ -51,17 +58,17 @@ class HashIndex(Index):
         sizes = (fitted.slots, self.buckets, policy, fitted.block_rows, waiting)
         self.table: Table = empty_table(*sizes, one_side, self.sides)
         self.search = empty_search(self.sides, _bands(keys))
-        self.knobs = np.array([1.0, float(fitted.block_rows), 0.05])
+        self.ageing = float(ageing)
 
     def arrive(self, new: Arrivals) -> int:
         """Let rows arrive one by one."""
         if self.keys.grows:
             self.search.bands[:] = _bands(self.keys)
-        return arrive_hashed(self.rows, self.table, self.search, new, self.out, self.knobs)
+        return arrive_hashed(self.rows, self.table, self.search, new, self.out, self.ageing)
 
     def flush(self) -> bool:
         """Flush rows by the policy."""
-        return flush_hashed(self.table, self.rows, self.out, self.knobs)
+        return flush_hashed(self.table, self.rows, self.out, self.ageing)
 
     def forget(self) -> None:
         """Drop chains and queues; statistics of buckets stay."""

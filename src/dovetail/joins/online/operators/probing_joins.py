@@ -19,7 +19,7 @@ from dovetail.engine.rows.named_rows import SHIFT
 from dovetail.errors import PlanError
 from dovetail.joins.online.blocks import Leaving, Part
 from dovetail.joins.online.kernels.match import NEVER, Visits
-from dovetail.joins.online.kernels.table import ALPHA, N_FLUSH, RPJ, XJOIN, queue_slots
+from dovetail.joins.online.kernels.table import RPJ, XJOIN, queue_slots
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.combinations import Combinations
@@ -148,28 +148,23 @@ class RateBasedJoin(OnlineJoin):
     """Rows leave that the least likely arrivals of the other side would match.
 
     Probabilities are counts of arrivals, multiplied by `ageing` at each flush (1: no ageing, as papers that compare
-    with RPJ read it; 0.9: recent arrivals count more). `flush_rows` leave at a time (a block if None), from the next
-    bucket where one has too few. In pauses the task of the highest expected rate runs: a disk part against memory, or
+    with RPJ read it; 0.9: recent arrivals count more). A block of rows leaves at a time, from the next bucket where
+    one has too few. In pauses the task of the highest expected rate runs: a disk part against memory, or
     up to `fan_in` segments of one side against the other's joined ones; a task is the unit of work, after which `until`
     is called.
     Reference: Bornea 2010, 2; docs/algorithms/online.md, 2.6.
     """
 
     ageing: float = 0.9
-    flush_rows: int | None = None
 
     def __post_init__(self) -> None:
         OnlineJoin.__post_init__(self)
         if not 0 <= self.ageing <= 1:
             raise PlanError(f"ageing={self.ageing} is not between 0 and 1.")
-        if self.flush_rows is not None and self.flush_rows < 1:
-            raise PlanError(f"flush_rows={self.flush_rows} is too small; the least is 1.")
 
     def index(self, fitted: Fitted, keys: JoinKeys) -> HashIndex:
         """Rows that the least likely arrivals would join with leave."""
-        index = HashIndex(fitted, keys, RPJ)
-        index.knobs[ALPHA], index.knobs[N_FLUSH] = self.ageing, self.flush_rows or fitted.block_rows
-        return index
+        return HashIndex(fitted, keys, RPJ, ageing=self.ageing)
 
     def disk(self, join: OnlineOperator) -> Disk:
         """Tasks by expected rate."""

@@ -37,11 +37,6 @@ class Demand:
     share: F64
     n_segments: int
 
-    @property
-    def largest(self) -> float:
-        """The share of the most requested segment."""
-        return float(self.share.max(initial=0.0))
-
     def without_top(self, n: int) -> tuple[float, Demand]:
         """The share of the stream that asks for the n most requested segments, and the other segments."""
         order = np.argsort(-self.share, kind="stable")
@@ -67,23 +62,23 @@ def in_frequency_order(share: Share, rows: int, segment_rows: int, cached: int =
 
 
 @lru_cache(maxsize=256)
-def shuffled(share: Share, rows: int, segment_rows: int, cached: int = 0, seed: int = 0) -> Demand:
+def shuffled(share: Share, rows: int, segment_rows: int, cached: int = 0) -> Demand:
     """Demand of rows stored in no order, without the `cached` most requested ones, which never reach storage.
 
-    The shuffle is random and depends on the seed only. The most requested rows are dealt to the segments one by one,
+    The shuffle is random, and the same every time. The most requested rows are dealt to the segments one by one,
     equally many to each; rarer rows are spread evenly.
     """
     n = _n_segments(rows, segment_rows)
     drawn = min(rows - cached, max(_DRAWN, n))
     heavy = np.diff(share(cached + np.arange(drawn + 1.0)))
     tail = share(np.array([cached + drawn, rows], np.float64))
-    return grouped(np.bincount(_shuffle(drawn, seed) % n, heavy, n) + (tail[1] - tail[0]) / n)
+    return grouped(np.bincount(_shuffle(drawn) % n, heavy, n) + (tail[1] - tail[0]) / n)
 
 
 @lru_cache(maxsize=4)
-def _shuffle(rows: int, seed: int) -> I64:
-    """A random permutation of the numbers below `rows`, the same one for the same seed."""
-    return np.random.default_rng(seed).permutation(rows)
+def _shuffle(rows: int) -> I64:
+    """A random permutation of the numbers below `rows`, the same one every time."""
+    return np.random.default_rng(0).permutation(rows)
 
 
 def grouped(shares: F64) -> Demand:

@@ -36,7 +36,7 @@ _PATIENCE_S = 0.1
 _MOST_BYTES = 2 << 20
 
 
-def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
+def store_reads(pages: Pages) -> ReadCosts:
     """c_IO of this store as joins use it: random segments read in rounds, or single keys if the store finds them.
 
     Some hundred pages are read, fewer where that takes long, and at most `_MOST_BYTES` at a time; pages in the
@@ -46,7 +46,7 @@ def store_reads(pages: Pages, seed: int = 0) -> ReadCosts:
     n_pages = len(pages.starts) - 1
     if n_pages < 1:
         raise PlanError("the store has no pages; there is nothing to read.")
-    rng, in_turn = np.random.default_rng(seed), {}
+    rng, in_turn = np.random.default_rng(0), {}
     pages.read_many(np.zeros(1, np.int64), np.ones(1, np.int64))  # kernels may have to be loaded first
     for count in _counts(pages):
         places = iter(rng.integers(0, n_pages - count + 1, _ATTEMPTS).tolist())
@@ -89,7 +89,7 @@ def _read_round(pages: Pages, firsts: Iterator[I64], counts: I64) -> None:
     pages.read_many(next(firsts), counts)
 
 
-def look_up_s(pages: Pages, seed: int = 0) -> float | None:
+def look_up_s(pages: Pages) -> float | None:
     """Seconds per key, or home page, when many are looked up together; None if the store does not find keys.
 
     Looks up some hundred random keys, of as many pages as can be read quickly.
@@ -99,7 +99,7 @@ def look_up_s(pages: Pages, seed: int = 0) -> float | None:
         return None
     single_s = _quickest(pages, lambda: pages.read(0, 1))
     spread = int(min(_KEYS, max(_KEY_PAGES, 2 * pages.device.at_once, _TIMED_S / max(1e-6, single_s))))
-    places = np.unique(np.random.default_rng(seed).integers(0, n_pages, spread)).astype(np.int64)
+    places = np.unique(np.random.default_rng(0).integers(0, n_pages, spread)).astype(np.int64)
     rows, starts = pages.read_many(places, np.ones(len(places), np.int64))
     each = np.minimum(np.diff(starts), -(-_KEYS // spread))
     rows = rows.take(pa.array(expand_runs(int64s(starts[:-1]), int64s(each))))

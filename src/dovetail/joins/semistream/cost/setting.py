@@ -435,11 +435,6 @@ class Prediction:
         """Mean seconds that a tuple waits, if the stream never runs dry (F7)."""
         return self.waiting / self.mu
 
-    @property
-    def memory_bytes(self) -> float:
-        """Bytes of all parts."""
-        return sum(nbytes for _, nbytes in self.memory)
-
 
 Parts = tuple[tuple[str, float], ...]
 

@@ -54,9 +54,9 @@ TAKES_ANY, TAKES_LEAST, TAKES_SAMPLED = range(3)
 SAMPLE = 16
 
 
-def empty_cache(capacity: int, limit: int, start: int, seed: int) -> KeyCache:
+def empty_cache(capacity: int, limit: int, start: int) -> KeyCache:
     """A cache of at most `capacity` keys and `limit` bytes of rows; a key needs `start` waiting rows to get in."""
-    meta = np.array([0, capacity, 0, limit, start, start, (2 * seed + 1) * 0x9E3779B9 + 1, 0, 0], np.int64)
+    meta = np.array([0, capacity, 0, limit, start, start, 0x9E3779B9 + 1, 0, 0], np.int64)
     code, ref, hits, weight, page = (np.zeros(capacity, np.int64) for _ in range(5))
     cells = np.zeros(_cells(capacity), np.int32)
     return KeyCache(cells, code, ref, np.zeros(capacity, np.int32), hits, weight, page, meta)
@@ -259,7 +259,7 @@ def hit_pairs(
 
 @register_warmup
 def _warm() -> None:
-    cache, pool = empty_cache(2, 100, 1, 0), empty_pool(4, 2)
+    cache, pool = empty_cache(2, 100, 1), empty_pool(4, 2)
     some = np.arange(3, dtype=np.int64)
     some.flags.writeable = False
     one = np.full(3, 10, np.int64)

@@ -23,7 +23,7 @@ FOUND_BY_PAGE: tuple[PageOrder, ...] = ("key", "hash")
 """Orders in which the first and the last key of each page, or their hashes, tell the page of every key."""
 
 
-def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None:
+def check_order(order: str, frequency: str | None, schema: pa.Schema) -> None:
     """A `PlanError` unless order and frequency are given together and known."""
     if order not in get_args(PageOrder):
         raise PlanError(f"order is {order!r}; it is one of {list(get_args(PageOrder))}.", argument="order")
@@ -33,9 +33,16 @@ def check_order(order: str, frequency: str | None, names: Sequence[str]) -> None
             f"order='frequency', and for no other order.",
             argument="order",
         )
-    if frequency is not None and frequency not in names:
+    if frequency is None:
+        return
+    if frequency not in schema.names:
         raise PlanError(
-            f"frequency column {frequency!r} is not one of the columns {list(names)}.", argument="frequency"
+            f"frequency column {frequency!r} is not one of the columns {schema.names}.", argument="frequency"
+        )
+    kind = schema.field(frequency).type
+    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
+        raise PlanError(
+            f"frequency column {frequency!r} is of type {kind}; frequencies are numbers.", argument="frequency"
         )
 
 

@@ -17,7 +17,7 @@ from dovetail.errors import ConfigError, PlanError
 from dovetail.joins.semistream.cells import CELL
 from dovetail.joins.semistream.master.lake.delta import delta_source
 from dovetail.joins.semistream.master.lake.iceberg import iceberg_source
-from dovetail.joins.semistream.master.mysql.source import mysql_source
+from dovetail.joins.semistream.master.mysql import mysql_source
 from dovetail.joins.semistream.master.null_page import with_nulls
 from dovetail.joins.semistream.master.page_file.reader import PageFileSource
 from dovetail.joins.semistream.master.pages import Order, PageOrder, Pages, Source, columns_text, found_by, key_text

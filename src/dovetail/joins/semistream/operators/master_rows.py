@@ -286,7 +286,7 @@ class RowCache:
 
     def _allocate(self, capacity: int, limit: int) -> None:
         self._index.resize(kernels.cache_bytes(capacity))
-        self.keys = kernels.empty_cache(capacity, limit, self.policy.threshold, self.policy.seed)
+        self.keys = kernels.empty_cache(capacity, limit, self.policy.threshold)
 
     def __len__(self) -> int:
         return int(self.keys.meta[kernels.ENTRIES])

@@ -32,19 +32,13 @@ from dovetail.joins.semistream.sizes import GARBAGE, Footprint, Part, Sizes, foo
 class MeshJoin(SemiStreamJoin):
     """Every iteration reads the next segment and takes in one chunk of stream rows; a chunk leaves after a round.
 
-    Needs no index and no order. A chunk is `sizes.waiting` rows divided by the segments of a round. When input pauses
-    for `max_chunk_wait_s`, iterations continue with partial and empty chunks.
+    Needs no index and no order. A chunk is `sizes.waiting` rows divided by the segments of a round. When input pauses,
+    iterations continue with partial and empty chunks.
     Reference: Naeem 2012, 3.2 and algorithm 1; docs/algorithms/semistream.md, 2.2.
     """
 
-    max_chunk_wait_s: float = 0.0
     parts: ClassVar[tuple[Part, ...]] = ("waiting", "chunks")
     needs_index: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        SemiStreamJoin.__post_init__(self)
-        if self.max_chunk_wait_s < 0:
-            raise PlanError(f"max_chunk_wait_s={self.max_chunk_wait_s}: a chunk cannot wait for less than 0 s.")
 
     def logical_parts(self) -> int:
         """Parts of a segment that are joined one after the other."""
@@ -78,8 +72,7 @@ class MeshJoin(SemiStreamJoin):
         """The running join with these sizes."""
         segments = -(-(len(self.pages.starts) - 1) // (sizes.per_segment or 1))
         rows = (sizes.waiting or 1) // (max(1, segments) * (sizes.parts or 1))
-        base = self, budget, stream, shape, sizes
-        return MeshCycle(*base, chunk_rows=max(1, rows), max_chunk_wait_s=self.max_chunk_wait_s)
+        return MeshCycle(self, budget, stream, shape, sizes, chunk_rows=max(1, rows))
 
 
 def _enough(cost: Callable[[int], Footprint], rows: int) -> int:
@@ -131,9 +124,9 @@ class MeshCycle(SemiStreamOperator):
     Reference: Naeem 2012, algorithms 1 and 2; docs/algorithms/semistream.md, 2.2 and 2.3.
     """
 
-    def __init__(self, *arguments: Any, chunk_rows: int, max_chunk_wait_s: float) -> None:
+    def __init__(self, *arguments: Any, chunk_rows: int) -> None:
         super().__init__(*arguments)
-        self.chunk_rows, self._wait_ns = chunk_rows, int(max_chunk_wait_s * 1e9)
+        self.chunk_rows = chunk_rows
         self._parts = self.sizes.parts or 1
         self._room = self.own(self.budget.reserve("waiting slots"))
         self._start_ring()
@@ -188,16 +181,9 @@ class MeshCycle(SemiStreamOperator):
                 yield from self.work()
 
     def idle(self, until: Until) -> Iterator[pa.RecordBatch]:
-        """After `max_chunk_wait_s`, continue with partial and empty chunks until no row is left or input resumes."""
+        """Continue with partial and empty chunks until no row is left or input resumes."""
         while self.waiting_rows and not until():
-            gathering = self._added < self._last
-            waited = (
-                self.clock.now_ns() - int(self._since[self._added % self._capacity]) if gathering else self._wait_ns
-            )
-            if waited < self._wait_ns:
-                self.clock.sleep(min(self._wait_ns - waited, 1_000_000) / 1e9)
-            else:
-                yield from self.work()
+            yield from self.work()
         yield from self.answers.flush()
 
     def work(self) -> Iterator[pa.RecordBatch]:

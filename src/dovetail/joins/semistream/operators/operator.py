@@ -67,7 +67,7 @@ class SemiStreamOperator(OperatorBase, Drains, Snapshots[Snapshot], Restores[Sna
         stores_rows: bool = False,
     ) -> None:
         self.clock, self._limit = spec.pages.device.clock, budget.available
-        super().__init__(shape.schema, budget, Metrics(self.clock))
+        super().__init__(shape.schema, budget, Metrics())
         self.spec, self.sizes, self._stream_schema, self._pinned = spec, sizes, stream, pinned
         self.key_codes = KeyCodes(
             [spec.pages.schema.field(name).type for name in spec.pages.key], spec.hash_bits, spec.null_safe

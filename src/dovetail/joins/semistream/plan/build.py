@@ -90,12 +90,16 @@ def build_pages(
     """Writes the rows of `df` as a new generation of a page file, and returns it.
 
     Spark sorts the rows, each task writes one part, and the driver commits: no rows pass through it. The path must be
-    the same storage for driver and executors. Otherwise as `write_pages`, except that order "none" spreads keys by
-    hash. `stored` are the columns that pages have, by default all.
+    the same storage for driver and executors. Rows are stored by key, by column `frequency` in descending order (the
+    highest of a key's rows), by a hash of the key, or, by order "none", in any; rows of one key are always together.
+    Rows with a null in the key are left out and counted, or kept apart with `keep_nulls`. `unique=True` refuses keys
+    that occur twice. `page` is the size that pages have unless one key's rows need more. `stored` are the columns that
+    pages have, by default all.
     """
-    place, schema = place_of(df.sparkSession, path), arrow_schema(df) if stored is None else stored
+    place, given = place_of(df.sparkSession, path), arrow_schema(df)
+    schema = given if stored is None else stored
     key, frequency = same_columns(df, key), None if frequency is None else same_column(df, frequency)
-    check_order(order, frequency, df.columns)
+    check_order(order, frequency, given)
     unique, keep_nulls = parse_flag("unique", unique), parse_flag("keep_nulls", keep_nulls)
     form = key_form(schema, key)
     for name in form.names:

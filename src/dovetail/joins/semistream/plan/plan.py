@@ -269,7 +269,7 @@ def _check_places(frame: DataFrame, store: MasterStore, request: Request) -> Non
     """Refuse places that executors do not share, where they must."""
     spark, path = frame.sparkSession, getattr(store.source, "path", None)
     if path is not None:
-        require_seen(spark, path, "the master data")
+        require_seen(spark, path)
     if isinstance(request.on_miss, DeadLetter) and request.on_miss.written:
         require_shared_directory(spark, request.on_miss.path, "dead letters")
     if frame.isStreaming:

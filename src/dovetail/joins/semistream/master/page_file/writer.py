@@ -27,7 +27,6 @@ from dovetail.joins.semistream.master.page_file.generation import (
     building,
     commit,
 )
-from dovetail.joins.semistream.master.pages import FOUND_BY_PAGE, PageOrder, check_order
 
 ALIGNMENT = 64
 _SHOWN = 5  # offending keys in an error
@@ -242,63 +241,36 @@ def write_pages(
     path: str | Place,
     rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch],
     key: str | Sequence[str],
-    order: PageOrder = "key",
     page: int | str | None = None,
-    frequency: str | None = None,
     unique: bool = False,
-    keep_nulls: bool = False,
 ) -> Generation:
-    """Writes these rows, all in memory, as a new generation of a page file, and returns it.
+    """Writes these rows, all in memory, by key as a new generation of a page file, and returns it.
 
-    Rows are stored by key, by column `frequency` in descending order (the highest of a key's rows), by a hash of the
-    key, or in input order; rows of one key are always together. Rows with a null in the key are left out and counted,
-    or kept apart with `keep_nulls`. `unique=True` refuses keys that occur twice. `page` is the size that pages have
-    unless one key's rows need more.
+    Rows of one key are together. Rows with a null in the key are left out and counted. `unique=True` refuses keys that
+    occur twice. `page` is the size that pages have unless one key's rows need more.
     """
     place, table = located(path), as_table(rows)
-    check_order(order, frequency, table.schema.names)
     form = key_form(table.schema, key)
     page_bytes = page_size(page, place)
-    layout = _laid_out(table, form, order, frequency)
-    with building(place) as work:
-        how = (page_bytes, order == "key", unique, True, order == "hash")
-        writer = PartWriter(work / part_name(0), table.schema, form, *how)
-        part = _written(writer, table, layout)
-        listed = store_part(work, part)
-        index = None if order in FOUND_BY_PAGE else store_index(work, part, table.schema, form)
-        nulls = _null_part(work, table, form, page_bytes) if keep_nulls and len(layout) < table.num_rows else None
-        found = Generation(
-            uuid.uuid4().hex[:8], table.schema, form.names, order, unique, page_bytes,
-            table.num_rows - len(layout), (listed,), index, null_part=nulls,
-        )  # fmt: skip
-        return commit(place, work, found)
-
-
-def _laid_out(table: pa.Table, form: KeyForm, order: PageOrder, frequency: str | None) -> I64:
-    """Numbers of the rows that have a key, in storage order."""
     keys, valid = form.normal([table.column(name) for name in form.names])
     kept = np.flatnonzero(valid)
-    weights = None if frequency is None else _weights(table.column(frequency).take(pa.array(kept)), frequency)
-    return kept[layout_order(keys.take(kept), order, weights)]
-
-
-def _written(writer: PartWriter, table: pa.Table, layout: I64) -> Part:
-    try:
-        for start in range(0, len(layout), _STEP):
-            piece = table.take(pa.array(layout[start : start + _STEP])).combine_chunks()
-            for batch in piece.to_batches():
-                writer.append(batch)
-        return writer.finish()
-    except BaseException:
-        writer.abort()
-        raise
-
-
-def _null_part(work: Place, table: pa.Table, form: KeyForm, page_bytes: int) -> PartFile:
-    """The part of the rows that have a null in the key."""
-    _, valid = form.normal([table.column(name) for name in form.names])
-    writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, False, False, keyed=False)
-    return store_part(work, _written(writer, table, np.flatnonzero(~valid)))
+    layout = kept[keys.take(kept).sorted_rows()]
+    with building(place) as work:
+        writer = PartWriter(work / part_name(0), table.schema, form, page_bytes, ordered=True, unique=unique)
+        try:
+            for start in range(0, len(layout), _STEP):
+                piece = table.take(pa.array(layout[start : start + _STEP])).combine_chunks()
+                for batch in piece.to_batches():
+                    writer.append(batch)
+            part = writer.finish()
+        except BaseException:
+            writer.abort()
+            raise
+        found = Generation(
+            uuid.uuid4().hex[:8], table.schema, form.names, "key", unique, page_bytes,
+            table.num_rows - len(layout), (store_part(work, part),), None,
+        )  # fmt: skip
+        return commit(place, work, found)
 
 
 def as_table(rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch]) -> pa.Table:
@@ -316,29 +288,6 @@ def plain_schema(schema: pa.Schema) -> pa.Schema:
         raise PlanError(f"columns {schema.names} have a name twice; rename one.", argument="df")
     kinds = [f.type.value_type if pa.types.is_dictionary(f.type) else f.type for f in schema]
     return pa.schema([pa.field(f.name, kind, f.nullable) for f, kind in zip(schema, kinds, strict=True)])
-
-
-def layout_order(keys: Normal, order: PageOrder, weights: I64 | None) -> I64:
-    """Row numbers in storage order."""
-    by_key = keys.sorted_rows()
-    if order == "key" or len(by_key) == 0:
-        return by_key
-    if order == "hash":
-        return by_key[np.argsort(hashes_of(keys).values[by_key], kind="stable")]
-    starts = np.concatenate([[0], np.flatnonzero(keys.take(by_key).steps()) + 1])
-    # Keys by the first row of each, or by the highest weight.
-    rank = np.minimum.reduceat(by_key, starts) if weights is None else -np.maximum.reduceat(weights[by_key], starts)
-    lengths = np.diff([*starts, len(by_key)])
-    return by_key[np.argsort(np.repeat(rank, lengths), kind="stable")]
-
-
-def _weights(column: pa.ChunkedArray, name: str) -> I64:
-    kind = column.type
-    if not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)):
-        raise PlanError(f"frequency column {name!r} is of type {kind}; frequencies are numbers.", argument="frequency")
-    # Double is enough to rank by: frequencies beyond 2^53 that differ in the last digit rank equally.
-    found = column.cast(pa.float64(), safe=False).fill_null(0.0).to_numpy()
-    return np.unique(np.nan_to_num(found), return_inverse=True)[1].astype(np.int64)
 
 
 def part_name(number: int) -> str:
@@ -365,17 +314,6 @@ def store_table(place: Place, table: pa.Table) -> int:
 
 
 CODES, PAGES = "index.codes", "index.pages"
-
-
-def store_index(work: Place, part: Part, schema: pa.Schema, form: KeyForm) -> IndexFile:
-    """The index of a page file of one part, written."""
-    codes, pages, clashes = dense_index(part.codes, part.code_pages)
-    stretch = store_stretch(work, 0, codes, pages)
-    join_stretches(work, [0])
-    sizes = part.table.column("size").to_numpy()
-    suspects = np.unique(part.code_pages[np.isin(part.codes, clashes)]).tolist()
-    found = ((page, read_page(work / part.rows_file, sizes, page, schema)) for page in suspects)
-    return with_clashes(IndexFile(len(codes), (stretch,)), form, clashes, found)
 
 
 def store_stretch(work: Place, first: int, codes: I64, pages: I32) -> tuple[int, int, int]:

@@ -1,4 +1,4 @@
-"""SaxonC-HE in a process of its own: `python -m bench.xquery_saxon` answers queries, a line of JSON each.
+"""SaxonC-HE in a process of its own: `python -m bench.rivals.saxon` answers queries, a line of JSON each.
 
 One processor lives as long as the process, so that a second run of a query is a warm one.
 """
