@@ -153,9 +153,21 @@ def block_overhead(schema: pa.Schema) -> int:
     return 512 + 192 * (len(schema) + 3)
 
 
-def fit(sizes: Sizes, limit: int, widths: tuple[int, ...], needs: Footprint) -> Fitted:
-    """The split of `limit` bytes for rows of these widths; `PlanError` with the smallest limit if it is too small."""
-    fitted = _split(sizes, limit, widths, needs)
+def fit(
+    sizes: Sizes,
+    limit: int,
+    schemas: Sequence[pa.Schema],
+    seen: Mapping[int, int],
+    needs: Footprint,
+    alike: bool = True,
+) -> Fitted:
+    """The split of `limit` bytes for rows as wide as `widths_of` says; `PlanError` with the smallest limit if it fails.
+
+    A limit that is enough before rows are seen is enough for narrower ones, which would have more slots and partitions.
+    """
+    widths, expected = widths_of(schemas, seen, alike), widths_of(schemas, {}, alike)
+    widest = tuple(map(max, zip(widths, expected, strict=True)))
+    fitted = _split(sizes, limit, widths, needs) or _split(sizes, limit, widest, needs)
     if fitted is None:
         least = _least(sizes, limit, widths, needs)
         rows = f"rows of some {widths[0]} and {widths[1]} bytes"

@@ -21,7 +21,7 @@ from dovetail.joins.online.kernels.table import bucket_bytes, slot_bytes
 from dovetail.joins.online.keys import JoinKeys
 from dovetail.joins.online.operators.base import OnlineOperator
 from dovetail.joins.online.operators.parts import Disk, Index
-from dovetail.joins.online.sizes import FITTED, Fitted, Footprint, Sizes, block_overhead, fit, widths_of
+from dovetail.joins.online.sizes import FITTED, Fitted, Footprint, Sizes, block_overhead, fit
 
 _GONE_BYTES = 4
 """Of each slot, in the list of rows that leave."""
@@ -183,7 +183,7 @@ class OnlineJoin(OnlineSpec):
     def fit(self, limit: int, schemas: Sequence[pa.Schema], seen: Mapping[int, int]) -> Fitted:
         """The split of a budget; the estimated width of one side is corrected by the error of the other."""
         needs = replace(self.footprint(), block=max(block_overhead(schema) for schema in schemas), beside=self.beside)
-        return fit(self.sizes, limit, widths_of(schemas, seen), needs)
+        return fit(self.sizes, limit, schemas, seen, needs)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -262,4 +262,4 @@ class MultiJoin(OnlineSpec):
         """The split of a budget."""
         keys = max(self.graph.n_keys(r) for r in range(len(self.inputs)))
         overhead = max(block_overhead(schema) for schema in schemas) + 64 * keys
-        return fit(self.sizes, limit, widths_of(schemas, seen, alike=False), replace(self.footprint(), block=overhead))
+        return fit(self.sizes, limit, schemas, seen, replace(self.footprint(), block=overhead), alike=False)
