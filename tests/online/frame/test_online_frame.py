@@ -60,7 +60,7 @@ def test_columns_and_suffixes(spark: SparkSession) -> None:
         (1, "a", 10, True, "x", 0.5),
         (1, "a", 10, True, "y", 1.5),
     ]
-    with pytest.raises(PlanError, match="would appear twice in the result with suffixes") as told:
+    with pytest.raises(PlanError, match="would differ in case alone in the result with suffixes") as told:
         online_join(left, right, on="k")
     assert told.value.argument == "suffixes"
     some = plan_online_join(left, right, on="k", suffixes=("", "_r"), columns=["w", "v"], with_phase=True)
