@@ -18,7 +18,6 @@ INTERNAL = (
     "joins/interval/operators/",
     "joins/interval/relation.py",
     "joins/nearest/operator.py",
-    "joins/online/answers.py",
     "joins/online/operators/",
     "joins/semistream/cost/",
     "joins/semistream/operators/",

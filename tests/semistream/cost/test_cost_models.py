@@ -299,7 +299,7 @@ def test_wrong_requests_say_what_is_allowed() -> None:
         Setting(10, Zipf(10), order="random")  # type: ignore[arg-type]  # what is tested
     with pytest.raises(PlanError, match="batch_rows=0"):
         Setting(10, Zipf(10), batch_rows=0)
-    with pytest.raises(PlanError, match="per_segment=0 is too small"):
+    with pytest.raises(PlanError, match="per_segment=0 must be a whole number from 1"):
         Sizes(per_segment=0)
     with pytest.raises(PlanError, match="fewer than none"):
         EntryBytes(10, 10, -1)
