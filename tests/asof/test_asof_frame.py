@@ -306,3 +306,17 @@ def test_cells_cut_hot_keys_by_time_and_others_between_keys() -> None:
     assert len(inside) == 4
     assert inside == sorted(inside)
     assert choose_cells((Sample(hashes[:0], rng.random(0), 0),) * 2, 8, True) == Cells()
+
+
+@pytest.mark.parametrize("algorithm", ["index", "window"])
+def test_a_tolerance_beyond_64_bits_of_floats(spark: SparkSession, algorithm: Any) -> None:
+    left, right = (spark.createDataFrame([(x,)], "t double") for x in (1e20, 0.0))
+    assert dovetail.asof_join(left, right, on="t", tolerance=1e21, algorithm=algorithm).count() == 1
+    assert dovetail.asof_join(left, right, on="t", tolerance=9e19, algorithm=algorithm).count() == 0
+
+
+@pytest.mark.parametrize(("kind", "far"), [("decimal(22,4)", 3 * 10**16), ("decimal(37,10)", 3 * 10**26)])
+def test_a_tolerance_beyond_64_bits_of_decimals(spark: SparkSession, kind: str, far: int) -> None:
+    left, right = (spark.sql(f"select cast('{x}' as {kind}) as t") for x in (far, -far))
+    found = [dovetail.asof_join(left, right, on="t", tolerance=n).count() for n in (2 * far - 1, 2 * far, 10**60)]
+    assert found == [0, 1, 1]

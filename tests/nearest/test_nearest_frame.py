@@ -276,3 +276,11 @@ def test_partitions_hold_for_the_join_of_ties_too(
     rows = spark.createDataFrame([(1, 2), (5, 9), (13, 14)], "start int, end int")
     found = dovetail.interval_nearest(rows, rows, ties=ties, ignore_overlaps=True, partitions=3)
     assert (asked[0]["partitions"], found.count()) == (3, 3)
+
+
+@pytest.mark.parametrize("ties", ["any", "first", "all"])
+def test_a_largest_distance_beyond_64_bits_of_floats(spark: SparkSession, ties: Any) -> None:
+    left = spark.createDataFrame([(0.0, 1.0)], "start double, end double")
+    right = spark.createDataFrame([(1e25, 2e25)], "start double, end double")
+    found = [dovetail.interval_nearest(left, right, max_distance=most, ties=ties).count() for most in (1e24, 1e30)]
+    assert found == [0, 1]

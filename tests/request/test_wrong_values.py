@@ -151,3 +151,46 @@ def test_other_functions_of_master_data_refuse_values_of_wrong_types(store: Mast
     assert_none(every("ttl", ["age"], {}, dovetail.ttl))
     assert_none(every("dead_letter", ["path"], {}, dovetail.dead_letter))
     assert_none(every("prune", ["keep", "also_held"], {"keep": 1}, store.prune))
+
+
+@pytest.mark.parametrize("kind", ["int", "bigint", "decimal(1,0)", "double"])
+@pytest.mark.parametrize("point", [2**70, HUGE, -HUGE, "1", None])
+def test_split_points_that_the_type_of_the_bounds_lacks_are_refused(spark: SparkSession, kind: str, point: Any) -> None:
+    if kind == "double" and point == 2**70:
+        return
+    rows = spark.sql(f"select cast(1 as {kind}) as start, cast(2 as {kind}) as end")
+    with pytest.raises(PlanError, match="split_points") as told:
+        dovetail.interval_join(rows, rows, split_points=[1, point])
+    assert told.value.argument == "split_points"
+
+
+def test_limits_of_any_digits_are_those_of_a_band(spark: SparkSession) -> None:
+    left, right = spark.sql("select 1 as a"), spark.sql("select 2 as b")
+    bands = [("a", "b", -HUGE, HUGE), ("a", "b", 1, HUGE), ("a", "b", 2, HUGE)]
+    assert [dovetail.band_join(left, right, within=band).count() for band in bands] == [1, 1, 0]
+
+
+def test_helpers_refuse_numbers_that_spark_lacks() -> None:
+    wrong = {"expand": {"by": HUGE}, "shift": {"by": -HUGE}, "flank": {"width": HUGE}, "tile": {"width": 2**70}}
+    for name, option in {**wrong, "trim": {"low": -HUGE}}.items():
+        with pytest.raises(PlanError) as told:
+            getattr(dovetail.intervals, name)("start", "end", **option)
+        assert told.value.argument in option
+
+
+def test_helpers_take_numbers_of_up_to_38_digits(spark: SparkSession) -> None:
+    rows = spark.sql("select 10 as start, 14 as end")
+    low, high = dovetail.intervals.expand("start", "end", by=2**70)
+    assert tuple(map(int, rows.select(low, high).first())) == (10 - 2**70, 14 + 2**70)  # type: ignore[arg-type]
+
+
+def test_what_spark_says_is_told_without_its_plan(spark: SparkSession) -> None:
+    rows = spark.sql("select 1 as start, 2 as end, 3 as id")
+    with pytest.raises(PlanError, match=r"Spark says: \[PARSE_SYNTAX_ERROR\]"):
+        dovetail.interval_join(rows, rows, condition="id <")
+    for wrong in ("sum(nope)", "sum(id", "id + 1"):
+        with pytest.raises(PlanError, match=r"Spark says: \[") as told:
+            dovetail.interval_merge(rows, aggregates={"s": wrong})
+        assert "\n" not in str(told.value)
+    with pytest.raises(PlanError, match="is no text"):
+        dovetail.sql(spark, None)  # type: ignore[call-overload]  # what is tested

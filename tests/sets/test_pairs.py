@@ -172,6 +172,20 @@ def test_windows_equal_the_definition(spark: SparkSession, width: int, origin: A
     assert bag(dovetail.interval_pivot(frame, on="k", **given)) == oracle.bag(pivot)
 
 
+@pytest.mark.parametrize("width", [0.1, 0.3, 7.7])
+def test_windows_of_floats_hold_their_points_and_follow_each_other(spark: SparkSession, width: float) -> None:
+    points = {width * n for n in range(-20, 20)} | {n / 10 for n in range(30)} | {n * 0.37 - 9 for n in range(40)}
+    rows = spark.createDataFrame([(x, x + y) for x in points for y in (0.0, width / 3)], "start double, end double")
+    found = dovetail.interval_window(rows, width=width, closed="both").collect()
+    of_points = {row.start: row for row in found if row.start == row.end}
+    assert len(of_points) == len([row for row in found if row.start == row.end]) == len(points)
+    assert all(row.window_start <= row.start < row.window_end for row in of_points.values())
+    assert min(row.overlap for row in found) == 0.0
+    starts = {row.window_start for row in found}
+    inside = {row.window_end for row in found if row.window_end < row.end}
+    assert inside <= starts, "a window ends where the next one begins"
+
+
 @pytest.mark.parametrize("invalid", ["error", "drop", "null"])
 def test_rows_of_files_without_a_bound_meet_no_window(spark: SparkSession, tmp_path: Path, invalid: Any) -> None:
     """Spark puts the filters of a file in one, and computes all of it for rows whose first part is null."""

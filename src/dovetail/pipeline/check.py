@@ -19,9 +19,10 @@ from dovetail.pipeline.file.problems import Problem, Problems, listed, meant, ne
 from dovetail.pipeline.file.requests import key_of, query_line
 from dovetail.pipeline.sinks.write import KEPT, batch_modes, check_place
 from dovetail.pipeline.steps.formats import known_format
-from dovetail.pipeline.steps.joins import Given, checked_join, spark_says
+from dovetail.pipeline.steps.joins import Given, checked_join
 from dovetail.pipeline.steps.masters import promised_master
 from dovetail.pipeline.steps.sources import empty_source, watermarked
+from dovetail.spark.task_errors import spark_says
 
 _PLACE = re.compile(r"line (\d+),? pos \d+")
 _STREAM_MODES = {"parquet": ("append", "complete"), "csv": ("append", "complete")}

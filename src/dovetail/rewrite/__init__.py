@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, PlanError
 from dovetail.rewrite.conditions import called_functions, interval_calls
 from dovetail.rewrite.parameters import Arguments, bound
 from dovetail.rewrite.plan import plan_query
@@ -77,6 +77,8 @@ def sql(spark: SparkSession, query: str, *, args: Arguments | None = None, expla
     >>> dovetail.sql(spark, query).collect()
     [Row(id=1, other=2)]
     """
+    if not isinstance(query, str):
+        raise PlanError(f"query={query!r} is no text; give the SQL query as a string.", argument="query")
     try:
         text = bound(query, args)
         if explain:

@@ -24,6 +24,7 @@ from dovetail.rewrite.names import Names
 from dovetail.rewrite.query import Views, run
 from dovetail.rewrite.text import BRACKETS, QUERY_WORDS, Patches, Piece, Source, escaped, select_from
 from dovetail.spark.frames import quoted
+from dovetail.spark.task_errors import spark_says
 
 _BEFORE = (T.FROM, T.JOIN, T.COMMA, T.L_PAREN, T.TABLE)
 _ALIAS = (T.ALIAS, T.VAR, T.IDENTIFIER, T.TABLE_SAMPLE)
@@ -102,7 +103,7 @@ def _read(call: Call, run: Callable[[], DataFrame]) -> DataFrame:
         raise PlanError(
             f"{call.piece.text}: an input is read by itself, so that it cannot name columns of the query around it "
             "(LATERAL, correlated subqueries); join with that query outside, or give the column as a key in `on`. "
-            f"Spark says: {str(error).partition(chr(10))[0]}"
+            f"Spark says: {spark_says(error)}."
         ) from error
 
 
@@ -185,10 +186,10 @@ def _values(spark: SparkSession, call: Call) -> dict[str, Any]:
     try:
         row = run(spark, escaped(f"SELECT {', '.join(call.options.values())}"), {}).first()
     except PySparkException as error:
-        said = str(error).partition("\n")[0]
         raise PlanError(
             f"{call.piece.text}: the value of an option is not a constant, such as 'k', 5, array('a', 'b'), "
-            f"struct('t', 't', 0, 5) for values of several types, or interval '1' hour. Spark says: {said}"
+            "struct('t', 't', 0, 5) for values of several types, or interval '1' hour. "
+            f"Spark says: {spark_says(error)}."
         ) from error
     return {name: _plain(value) for name, value in zip(call.options, row or (), strict=True)}
 

@@ -26,6 +26,8 @@ _RAISED = re.compile(
 _XQUERY = re.compile(r"\[([^\]\s]+)\] ?(.*?)(?: \(line (\d+), column (\d+)\))?", re.DOTALL)
 _UNKNOWN = "UnknownException"
 """PySpark drops such a conversion, and raises Py4J's error."""
+_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
+_PLACE = re.compile(r"line \d+,? pos \d+")
 _MODULES = ("pyspark.errors.exceptions.captured", "pyspark.errors.exceptions.connect")
 
 
@@ -97,3 +99,20 @@ def _class_of_both(ours: type[DovetailError], theirs: type[Exception]) -> type[E
 def _reduced(error: Any) -> tuple[object, ...]:
     """Pickle as the worker's message: the copy is of our class only."""
     return task_error, (f"{MARK}{type(error).__name__}: {error}",)
+
+
+def spark_says(error: Exception) -> str:
+    """The first sentence of Spark's message, without plan and stack trace; or the error of ours inside it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line.rpartition("dovetail.errors.")[2] for line in lines if "dovetail.errors." in line]
+    if ours:
+        return ours[0].partition(": ")[2].rstrip(". ")
+    kept: list[str] = []
+    for line in lines:
+        if line.startswith(("==", "'", "+-", "JVM stacktrace", ";", "at ")):
+            break
+        kept.append(_CLASS.sub("", line.removeprefix(": ")))
+    told = [line for line in kept if not line.startswith("An error occurred while calling")]
+    text, _, rest = " ".join(told).partition(" SQLSTATE:")
+    place = _PLACE.search(rest)
+    return text.rstrip(";. ") + (f" ({place[0]})" if place else "")

@@ -48,7 +48,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"memory": "1KB"}, "needs at least [0-9]+ bytes"),
     ({"tune": "best"}, "tune='best' is not known"),
     ({"tune": {"waitng": 3}}, "Did you mean 'waiting'"),
-    ({"tune": {"waiting": 0}}, "at least 1"),
+    ({"tune": {"waiting": 0}}, "a whole number from 1"),
     ({"on_miss": "keep"}, "use 'drop', dead_letter"),
     ({"on_miss": dead_letter("x"), "how": "left"}, "is for how='inner'"),
     ({"on_miss": park()}, "use mode='carry'"),

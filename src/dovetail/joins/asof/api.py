@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark user knows)
+from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.engine.memory import format_bytes
 from dovetail.engine.metrics import Metrics
+from dovetail.engine.rows.keys import NARROW_DIGITS
 from dovetail.errors import PlanError
 from dovetail.joins.asof.plan.index import IndexWay
 from dovetail.joins.asof.plan.sides import Side, index_obstacle, prepare
@@ -18,10 +21,9 @@ from dovetail.request import takes, wanted_columns
 from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.hosts.cells import fitting_cells
 from dovetail.spark.hosts.sample import SMALL_BYTES
-from dovetail.spark.inputs import distance_units, known_bytes, rows_at_most
+from dovetail.spark.inputs import FLOATS, distance_units, known_bytes, rows_at_most
 from dovetail.spark.task import MetricsSink
 
-_FARTHEST = 2**64 - 1  # no two codes are farther apart
 _AT = f"{RESERVED}matched"
 
 
@@ -169,11 +171,19 @@ def _asked(left: DataFrame, right: DataFrame, request: Request) -> tuple[Side, S
     asked = left.schema[_column(left, request.on.left)].dataType
     tolerance = None
     if request.tolerance is not None:
-        tolerance = min(_FARTHEST, distance_units("tolerance", request.tolerance, mine.kind, asked))
+        tolerance = min(_farthest(mine.kind), distance_units("tolerance", request.tolerance, mine.kind, asked))
     obstacle = index_obstacle(mine, theirs)
     if obstacle is not None and request.algorithm == "index":
         raise PlanError(f"algorithm='index': {obstacle}; use 'window' or 'auto'.", argument="algorithm")
     return mine, theirs, tolerance, obstacle
+
+
+def _farthest(kind: T.DataType) -> int | float:
+    """The largest distance of two times of this type in units: of 64-bit codes, of 38 digits, or any number."""
+    if isinstance(kind, FLOATS):
+        return inf
+    is_wide = isinstance(kind, T.DecimalType) and kind.precision > NARROW_DIGITS
+    return 10**38 - 1 if is_wide else 2**64 - 1
 
 
 def _reason_by_size(left: DataFrame, right: DataFrame, request: Request) -> str | None:

@@ -36,7 +36,7 @@ from dovetail.joins.interval.request import CountOptions, JoinOptions, Request, 
 from dovetail.request import takes
 from dovetail.spark.frames import arrow_type, is_connect, quoted
 from dovetail.spark.places import access_to, address_of, require_shared_directory
-from dovetail.spark.task_errors import translate_task_errors
+from dovetail.spark.task_errors import spark_says, translate_task_errors
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +326,6 @@ def _check_condition(sides: Sides) -> None:
     except AnalysisException as problem:
         raise PlanError(
             f"condition={request.condition!r} does not fit the result's columns {[*left.payload, *right.payload]}; "
-            "write it over these names, without aggregates and window functions. Spark says: "
-            f"{str(problem).partition(chr(10))[0]}",
+            f"write it over these names, without aggregates and window functions. Spark says: {spark_says(problem)}.",
             argument="condition",
         ) from problem

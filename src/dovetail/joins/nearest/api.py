@@ -21,7 +21,7 @@ from dovetail.joins.nearest.plan.ties import Nearest
 from dovetail.joins.nearest.request import NearestOptions, Request
 from dovetail.request import takes, wanted_columns
 from dovetail.spark.frames import length, quoted
-from dovetail.spark.inputs import distance_units, spark_only
+from dovetail.spark.inputs import FLOATS, distance_units, spark_only
 from dovetail.spark.task import MetricsSink
 from dovetail.spark.task_errors import MARK, translate_task_errors
 
@@ -146,7 +146,8 @@ def make_plan(left: DataFrame, right: DataFrame, request: Request) -> NearestPla
     asked = asked_type(left, request.join.left_interval)
     farthest: int | float | None = None
     if request.max_distance is not None:
-        farthest = min(FARTHEST, distance_units("max_distance", request.max_distance, mine.bound_type, asked))
+        farthest = distance_units("max_distance", request.max_distance, mine.bound_type, asked)
+        farthest = farthest if isinstance(mine.bound_type, FLOATS) else min(FARTHEST, farthest)
     mine, theirs = (_checked(side, request.join.invalid) for side in _in_codes(mine, theirs))
     counted = [(request.before, not request.ignore_overlaps, request.after)]
     if request.ignore_overlaps and request.direction == "any":

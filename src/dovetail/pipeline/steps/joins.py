@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -32,10 +31,8 @@ from dovetail.pipeline.steps.formats import with_remedy
 from dovetail.pipeline.steps.masters import is_missing
 from dovetail.pipeline.steps.sources import empty
 from dovetail.rewrite import names_ours, plan_sql
+from dovetail.spark.task_errors import spark_says
 from dovetail.xml.api import plan_xquery
-
-_CLASS = re.compile(r"^(?:[a-z]\w*\.)+[A-Z]\w*(?:Exception|Error): ")
-_PLACE = re.compile(r"line \d+,? pos \d+")
 
 
 class Plan(Protocol):
@@ -192,20 +189,3 @@ def _sql(given: Given, step: Step) -> FramePlan:
     finally:
         for name in step.sources:
             given.spark.catalog.dropTempView(name)
-
-
-def spark_says(error: Exception) -> str:
-    """The first sentence of Spark's message, without plan and stack trace; or the error of ours inside it."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    ours = [line.rpartition("dovetail.errors.")[2] for line in lines if "dovetail.errors." in line]
-    if ours:
-        return ours[0].partition(": ")[2].rstrip(". ")
-    kept: list[str] = []
-    for line in lines:
-        if line.startswith(("==", "'", "+-", "JVM stacktrace", ";", "at ")):
-            break
-        kept.append(_CLASS.sub("", line.removeprefix(": ")))
-    told = [line for line in kept if not line.startswith("An error occurred while calling")]
-    text, _, rest = " ".join(told).partition(" SQLSTATE:")
-    place = _PLACE.search(rest)
-    return text.rstrip(";. ") + (f" ({place[0]})" if place else "")

@@ -8,7 +8,9 @@ the right values is joined so; the others are conditions of a match. Of several 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import reduce
+from math import inf
 from operator import and_
 from typing import Any
 from uuid import uuid4
@@ -39,6 +41,7 @@ from dovetail.spark.inputs import (
 )
 
 _LEAST, _MOST = -(2**63), 2**63 - 1
+_FARTHEST = 10**300  # of a limit that is priced
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +213,7 @@ class _Ready:
         ways = _whole_limits if whole else _float_limits
         limits = _decimal_limits(values[0], wide, low, high) if wide else ways(values[0], low, high)
         at = values[1] if whole else f"if(isnan({values[1]}), null, {values[1]})"
-        width = float("inf") if low is None or high is None else float(high) - float(low)
+        width = inf if low is None or high is None else max(0.0, _as_double(high) - _as_double(low))
         columns = f"{limits[0]} as {name}_low", f"{limits[1]} as {name}_high"
         return cls(name, band, whole, columns, f"{at} as {name}_at", width)
 
@@ -294,6 +297,11 @@ def _decimal_limits(value: str, kind: T.DecimalType, low: float | None, high: fl
         return f"{value} + {bounded}"
 
     return moved(low), moved(high)
+
+
+def _as_double(limit: int | float | Decimal) -> float:
+    """A limit as a double that is finite, whatever its digits."""
+    return float(max(-_FARTHEST, min(_FARTHEST, limit)))
 
 
 def _narrowest(right: DataFrame, bands: list[_Ready]) -> int:

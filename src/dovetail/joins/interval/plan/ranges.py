@@ -10,6 +10,7 @@ Spark, which places rows, and the tasks never disagree about a time zone.
 from __future__ import annotations
 
 import datetime as dt
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_FLOOR, Decimal
@@ -40,7 +41,10 @@ if TYPE_CHECKING:
 SPLIT_LEFT = frozenset({"covers", "overlaps"})
 SPLIT_RIGHT = frozenset({"covered_by", "overlapped_by"})
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
-_INTEGERS: dict[type[T.DataType], int] = {T.ByteType: 8, T.ShortType: 16, T.IntegerType: 32, T.LongType: 64}
+_INTEGERS: dict[type[T.DataType], int] = {
+    T.ByteType: 2**7, T.ShortType: 2**15, T.IntegerType: 2**31, T.LongType: 2**63,
+}  # fmt: skip
+_LARGEST_DOUBLE = int(sys.float_info.max)
 _MICROS = (T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType)
 
 
@@ -223,10 +227,10 @@ def _at(kind: T.DataType, position: float) -> Any:
         return int(position)
     if isinstance(kind, T.DecimalType):
         return Decimal(repr(position)).quantize(Decimal(1).scaleb(-kind.scale), ROUND_FLOOR)
-    bits = _INTEGERS.get(type(kind))
-    if bits is None:
+    most = _INTEGERS.get(type(kind))
+    if most is None:
         return float(np.float32(position)) if isinstance(kind, T.FloatType) else position
-    return max(-(2 ** (bits - 1)), min(2 ** (bits - 1) - 1, int(position)))
+    return max(-most, min(most - 1, int(position)))
 
 
 def points_from_hint(kind: T.DataType, values: Sequence[Any]) -> tuple[Any, ...]:
@@ -235,6 +239,7 @@ def points_from_hint(kind: T.DataType, values: Sequence[Any]) -> tuple[Any, ...]
 
 
 def _given(kind: T.DataType, value: Any) -> Any:
+    """The point in units of the bounds; a `PlanError` for one that their type does not have."""
     if isinstance(kind, T.DateType) and isinstance(value, dt.date) and not isinstance(value, dt.datetime):
         return (value - _EPOCH.date()).days
     if isinstance(kind, T.TimestampType) and isinstance(value, dt.datetime):
@@ -245,10 +250,12 @@ def _given(kind: T.DataType, value: Any) -> Any:
         return _micros(value)
     number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
     if number and isinstance(kind, T.DecimalType):
-        return Decimal(value) if isinstance(value, int) else Decimal(str(value))
-    if number and isinstance(kind, FLOATS):
+        exact = Decimal(value) if isinstance(value, int) else Decimal(str(value))
+        if abs(exact) < Decimal(10) ** (kind.precision - kind.scale):  # never of NaN
+            return exact
+    elif number and isinstance(kind, FLOATS) and (isinstance(value, float) or abs(value) <= _LARGEST_DOUBLE):
         return float(value)
-    if isinstance(value, int) and not isinstance(value, bool) and type(kind) in _INTEGERS:
+    elif number and isinstance(value, int) and -_INTEGERS.get(type(kind), 0) <= value < _INTEGERS.get(type(kind), 0):
         return value
     raise PlanError(
         f"split_points: {value!r} is not a value of the bounds' type, {kind.simpleString()}", argument="split_points"

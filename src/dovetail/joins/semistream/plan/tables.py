@@ -16,6 +16,7 @@ from dovetail.joins.semistream.master.parquet import ParquetSource
 from dovetail.joins.semistream.master.store import MasterStore
 from dovetail.spark.frames import arrow_type
 from dovetail.spark.places import place_of
+from dovetail.spark.task_errors import spark_says
 
 _PROVIDER, _LOCATION, _TYPE = "Provider", "Location", "Type"
 
@@ -48,8 +49,7 @@ def table_store(name: str, key: str | Sequence[str], spark: SparkSession | None)
     try:
         rows = session.sql(f"DESCRIBE TABLE EXTENDED {quoted}").collect()
     except AnalysisException as error:
-        reason = str(error).partition("\n")[0]
-        raise ConfigError(f"the catalog does not describe the table {name}: {reason}") from error
+        raise ConfigError(f"the catalog does not describe the table {name}: {spark_says(error)}.") from error
     found = Described.of(name, [(row[0], row[1]) for row in rows])
     store = described_store(found, key, session)
     if isinstance(store.source, ParquetSource):

@@ -33,7 +33,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 from pyspark.sql import types as T  # noqa: N812  (likewise)
 
 from dovetail.errors import PlanError
-from dovetail.joins.sets.api.literals import fitted
+from dovetail.joins.sets.api.literals import MOST_DIGITS, fitted
 from dovetail.joins.sets.api.tiles import tiles_of
 from dovetail.request import one_of, parse_seconds
 from dovetail.spark.task_errors import MARK, translate_task_errors
@@ -79,7 +79,7 @@ def trim(start: str | Column, end: str | Column, *, low: Any = None, high: Any =
     (10, 12)
     """
     first, last = _column(start), _column(end)
-    least, most = fitted(first, low), fitted(last, high)
+    least, most = fitted(first, _known("low", low)), fitted(last, _known("high", high))
     return _named(
         start,
         end,
@@ -148,6 +148,8 @@ def _step(low: Column, width: Any) -> Column:
             "by interval_window.",
             argument="width",
         )
+    if given >= 2**63:
+        raise PlanError(f"width={width!r} is beyond 64 bits; use a smaller one.", argument="width")
     return fitted(low, int(given))
 
 
@@ -197,4 +199,14 @@ def _column(given: str | Column) -> Column:
 
 def _given(argument: str, value: Any) -> Any:
     """The value; text as a length of time."""
-    return timedelta(seconds=parse_seconds(argument, value)) if isinstance(value, str) else value
+    return timedelta(seconds=parse_seconds(argument, value)) if isinstance(value, str) else _known(argument, value)
+
+
+def _known(argument: str, value: Any) -> Any:
+    """The value; a `PlanError` for a whole number that no type of Spark has."""
+    if isinstance(value, int) and abs(value) >= 10**MOST_DIGITS:
+        raise PlanError(
+            f"{argument} has {len(str(abs(value)))} digits, and numbers have {MOST_DIGITS}; give a smaller one.",
+            argument=argument,
+        )
+    return value

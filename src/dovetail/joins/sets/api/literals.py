@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  (the name every PySpark us
 
 _UNITS = {unit: timedelta(**{f"{unit}s": 1}) for unit in ("day", "hour", "minute")}
 _MICRO = timedelta(microseconds=1)
-_MOST_DIGITS = 38  # of a decimal
+MOST_DIGITS = 38  # of a decimal
 _EXACT_FLOAT = 2**24  # whole numbers up to it are floats
 
 
@@ -30,6 +30,8 @@ def fitted(column: Column, value: Any) -> Column:
         return F.lit(value) if value.tzinfo is not None else _reading(F.typeof(column), value)
     if isinstance(value, time):
         return _time(F.typeof(column), value)
+    if isinstance(value, int) and not _spans(value):
+        return fitted(column, Decimal(value))
     if isinstance(value, (int, float, Decimal)) and _spans(value):
         return _number(F.typeof(column), value)
     return F.lit(value)
@@ -39,7 +41,7 @@ def _spans(value: int | float | Decimal) -> bool:
     """Whether Spark has a type of finite numbers for it."""
     if isinstance(value, int):
         return -(2**63) <= value < 2**63
-    return isfinite(value) and (isinstance(value, float) or max(_digits(value)) <= _MOST_DIGITS)
+    return isfinite(value) and (isinstance(value, float) or max(_digits(value)) <= MOST_DIGITS)
 
 
 def _number(kind: Column, value: int | float | Decimal) -> Column:

@@ -21,7 +21,7 @@ from dovetail.joins.sets.request import Request
 from dovetail.request import Closed, Key
 from dovetail.spark.frames import RESERVED, quoted, unquoted
 from dovetail.spark.inputs import check_input, check_texts, common_keys, common_type, is_text, type_with_codes
-from dovetail.spark.task_errors import MARK, translate_task_errors
+from dovetail.spark.task_errors import MARK, spark_says, translate_task_errors
 
 _KEPT_SCALE = 6  # digits after the point that Spark keeps whatever the precision
 
@@ -243,7 +243,7 @@ def aggregate_columns(rows: Rows, given: Any, taken: Iterable[str]) -> list[Colu
     except AnalysisException as problem:
         raise PlanError(
             f"aggregates={given!r} do not fit the columns {list(rows.columns)}; write aggregates such as 'sum(x)' over "
-            f"these. Spark says: {problem}",
+            f"these. Spark says: {spark_says(problem)}.",
             argument="aggregates",
         ) from problem
     if _takes_all(own, nested, shown):

@@ -89,7 +89,8 @@ def _in_windows(rows: Rows, request: Request) -> DataFrame:
         frame = frame.withColumn(_ORIGIN, rows.scale.literal(request.origin))
         origin = rows.scale.number(_ORIGIN)
     first, last = _numbers(rows, origin, width)
-    placed = frame.selectExpr("*", f"{first} as {_FIRST}", f"if({rows.end} > {rows.start}, {last}, {first}) as {_LAST}")
+    last_one = last if rows.scale.floating else f"if({rows.end} > {rows.start}, {last}, {first})"
+    placed = frame.selectExpr("*", f"{first} as {_FIRST}", f"{last_one} as {_LAST}")
     many = f"coalesce(try_subtract({_LAST}, {_FIRST}) >= {MOST_WINDOWS}L, true)"
     beyond = f"meets a window beyond {rows.scale.kind.simpleString()}"
     unknown = "is too far from the origin to tell windows apart" if rows.scale.floating else beyond
@@ -101,11 +102,15 @@ def _in_windows(rows: Rows, request: Request) -> DataFrame:
     numbered = chunks.selectExpr(*(quoted(c) for c in placed.columns if c not in (_FIRST, _LAST)), each)
     distance = _narrow(rows, f"try_multiply({_factor(rows, width)}, {width})")
     met = numbered.selectExpr("*", f"{_narrow(rows, f'try_add({_narrow(rows, origin)}, {distance})')} as {_FROM}")
-    met = met.selectExpr("*", f"{_narrow(rows, f'try_add({_FROM}, {width})')} as {_TO}")
+    next_one = f"try_add({_FROM}, {width})"
+    if rows.scale.floating:  # where the next window begins, whatever is rounded
+        next_one = f"try_add({origin}, try_multiply({_NUMBER} + 1, {width}))"
+    met = met.selectExpr("*", f"{_narrow(rows, next_one)} as {_TO}")
     if not isinstance(rows.scale.kind, T.TimeType):  # windows may begin or end outside of the day
         inside = " and ".join(f"{rows.scale.bound(bound)} is not null" for bound in (_FROM, _TO))
         met = met.where(f"if({inside}, true, {_error(rows, beyond)})")
-    return met.where(f"{_FROM} < {rows.end} and {_TO} > {rows.start} or {rows.start} = {rows.end}")
+    is_point = f"{rows.start} = {rows.end} and {_FROM} <= {rows.start} and {rows.start} < {_TO}"
+    return met.where(f"{_FROM} < {rows.end} and {_TO} > {rows.start} or {is_point}")
 
 
 def _factor(rows: Rows, width: str) -> str:
@@ -120,8 +125,9 @@ def _numbers(rows: Rows, origin: str, width: str) -> tuple[str, str]:
     """SQL: the numbers of the first and of the last window of a row; null if they have more than 64 bits."""
     if rows.scale.floating:
         first, last = (f"({bound} - {origin}) / {width}" for bound in (rows.start, rows.end))
+        # A quotient is rounded: one window more on either side, and those that the row does not meet are left out.
         known = "if(abs({0}) < 9007199254740992D, {1}({0}), null)"
-        return known.format(first, "floor"), f"{known.format(last, 'ceil')} - 1"
+        return f"{known.format(first, 'floor')} - 1", known.format(last, "ceil")
     kind = rows.scale.kind
     unit = f"{Decimal(1).scaleb(-kind.scale):f}BD" if isinstance(kind, T.DecimalType) else "1L"
     first, last = (
