@@ -137,7 +137,7 @@ def _state() -> dict[str, Any] | None:
     try:
         with urllib.request.urlopen(f"http://{MASTER.address}:8080/json/", timeout=5) as answer:
             return dict(json.load(answer))
-    except OSError:
+    except (OSError, ValueError):  # no master yet, or one whose page has no JSON yet
         return None
 
 
