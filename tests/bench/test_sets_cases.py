@@ -12,6 +12,9 @@ NAMES = ("interval-nearest", "interval-coverage", "interval-merge")
 
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.filterwarnings(
+    "ignore:Coordinate system metadata is missing"
+)  # polars-bio asks for it, and takes the default
 def test_installed_rivals_give_the_expected_answer(name: str) -> None:
     case = catalogue.load_cases()[name]
     for params in case.points["small"]:

@@ -154,7 +154,7 @@ def test_other_functions_of_master_data_refuse_values_of_wrong_types(store: Mast
 
 
 @pytest.mark.parametrize("kind", ["int", "bigint", "decimal(1,0)", "double"])
-@pytest.mark.parametrize("point", [2**70, HUGE, -HUGE, "1", None])
+@pytest.mark.parametrize("point", [2**70, HUGE, -HUGE, float("nan"), Decimal("NaN"), "1", None])
 def test_split_points_that_the_type_of_the_bounds_lacks_are_refused(spark: SparkSession, kind: str, point: Any) -> None:
     if kind == "double" and point == 2**70:
         return

@@ -356,10 +356,10 @@ def _split_points(points: Sequence[Any] | None) -> tuple[Any, ...] | None:
         return None
     found = items_of(points)
     with suppress(TypeError):  # values that have no order
-        if found is not None and all(point is not None for point in found):
+        if found is not None and all(point is not None and point == point for point in found):  # no NaN
             return tuple(sorted(set(found)))
     raise PlanError(
-        f"split_points={points!r} must be a list of bounds of one type, without nulls.", argument="split_points"
+        f"split_points={points!r} must be a list of bounds of one type, without nulls or NaN.", argument="split_points"
     )
 
 

@@ -251,7 +251,7 @@ def _given(kind: T.DataType, value: Any) -> Any:
     number = isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
     if number and isinstance(kind, T.DecimalType):
         exact = Decimal(value) if isinstance(value, int) else Decimal(str(value))
-        if abs(exact) < Decimal(10) ** (kind.precision - kind.scale):  # never of NaN
+        if exact.is_finite() and exact.copy_abs() < Decimal(10) ** (kind.precision - kind.scale):
             return exact
     elif number and isinstance(kind, FLOATS) and (isinstance(value, float) or abs(value) <= _LARGEST_DOUBLE):
         return float(value)
